@@ -36,20 +36,20 @@ var layers = map[string][]string{
 	"filelock":           {"backoff"},
 	"postmortem":         {},
 	"health":             {"backoff"},
-	"command":            {"backoff", "filelock", "provider", "scaling", "batching", "coldstart", "variant", "shadow", "profiler", "cluster", "instance", "model", "gpu", "postmortem", "papers"},
+	"command":            {"backoff", "filelock", "provider", "scaling", "batching", "coldstart", "variant", "profiler", "cluster", "instance", "model", "gpu", "postmortem", "papers"},
 	"command/report":     {},
 	"command/load":       {"command/report", "model"},
-	"provider":           {"backoff", "scaling", "batching", "coldstart", "variant", "shadow", "profiler", "cluster", "instance/frame", "instance/duplex", "model", "health"},
+	"provider":           {"backoff", "scaling", "batching", "coldstart", "variant", "profiler", "cluster", "instance/frame", "instance/duplex", "model", "health"},
 	"provider/children":  {"backoff", "filelock", "postmortem", "gpu", "profiler", "cluster", "instance", "model"},
 	"provider/bundles":   {"backoff", "filelock", "variant", "cluster", "instance", "model"},
-	"scaling":            {"profiler", "cluster", "shadow"},
+	"scaling":            {"profiler", "cluster"},
 	"scaling/systems":    {"scaling", "batching", "coldstart", "cluster"},
 	"batching":           {"cluster"},
 	"coldstart":          {},
+	"papers/asyfunc":     {"backoff", "scaling", "profiler", "cluster", "provider", "instance", "model", "command/instances", "command/plug", "command/profile", "command/report"},
 	"papers/batch":       {"batching", "coldstart", "cluster", "scaling"},
 	"papers/gillis":      {"backoff", "filelock", "command/instances", "command/plug", "command/profile", "command/report", "provider", "profiler", "cluster", "instance", "model", "health"},
 	"variant":            {},
-	"shadow":             {"model", "profiler"},
 	"profiler":           {"model", "gpu"},
 	"profiler/measuring": {"backoff", "filelock", "profiler", "model", "instance", "command/report", "cluster/local/cgroup"},
 	"cluster":            {"backoff", "gpu", "postmortem"},
@@ -71,7 +71,7 @@ var alone = []string{"cluster", "instance/frame", "instance/duplex", "model/tens
 // pure lists the packages that decide and do not act, with all below them. drivers
 // lists the exceptions: the backends and the measuring packages.
 var (
-	pure    = []string{"batching", "scaling", "coldstart", "variant", "shadow", "profiler", "cluster", "model/cut", "health", "papers/batch", "papers/gillis/partition"}
+	pure    = []string{"batching", "scaling", "coldstart", "variant", "profiler", "cluster", "model/cut", "health", "papers/asyfunc/pairing", "papers/asyfunc/shadow", "papers/batch", "papers/gillis/partition"}
 	drivers = []string{"cluster/local", "cluster/kubernetes", "cluster/sets", "profiler/measuring", "health/probe"}
 )
 
@@ -597,7 +597,7 @@ var crowded = map[string]int{
 	"cluster/membership.Set":           40,
 	"cluster/sets.Backend":             40,
 	"command.ProviderFlags":            40,
-	"command/instances.Flags":          40,
+	"command/instances.Flags":          30,
 	"command/kubernetes.platform":      30,
 	"instance/cuda.Engine":             50,
 	"instance/cuda.lane":               40,
@@ -606,6 +606,7 @@ var crowded = map[string]int{
 	"model/bundle.Manifest":            30,
 	"model/shape.call":                 120,
 	"model/zoo.network":                70,
+	"papers/asyfunc/shadow.Model":      60,
 	"papers/gillis/partition.Space":    40,
 	"profiler.Profile":                 30,
 	"profiler/correction.Correction":   30,
@@ -631,7 +632,6 @@ var crowded = map[string]int{
 	"scaling/joint.Problem":            30,
 	"scaling/packing.Problem":          60,
 	"scaling/placing.Room":             30,
-	"shadow.Model":                     60,
 }
 
 // A type is held by its methods, by those of its views, which embed a pointer to it, and by functions

@@ -40,7 +40,7 @@ func TestStandBeside(t *testing.T) {
 	if !beside.shadow.Keeps(forShadows) || beside.memory() != emptyMemory {
 		t.Error("no empty instance is kept beside a body")
 	}
-	if (localShadows{beside: &beside}).Unwanted(); beside.memory() != 0 {
+	if localPlatform(Base{}, nil, &beside).Unwanted(); beside.memory() != 0 {
 		t.Error("an empty instance is kept although no function has shadows")
 	}
 }

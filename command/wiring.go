@@ -20,7 +20,6 @@ import (
 	"github.com/faas-infer/faas-infer/command/instances"
 	"github.com/faas-infer/faas-infer/command/profile/shares"
 	"github.com/faas-infer/faas-infer/command/report"
-	"github.com/faas-infer/faas-infer/instance/mutual"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/instance/python"
 	"github.com/faas-infer/faas-infer/instance/watchdog"
@@ -68,7 +67,7 @@ func (f *ProviderFlags) instanceCommand(spec cluster.InstanceSpec, socket string
 	if spec.Config.GPU > 0 && f.standBy || spec.Role == cluster.Shadow {
 		argv = append(argv, "--standby", f.standbyDir())
 	}
-	argv = append(append(argv, pairArguments(spec, socket)...), "--listen", listen)
+	argv = append(argv, "--listen", listen)
 	for _, name := range []string{"FAAS_INFER_ONNXRUNTIME", "XDG_CACHE_HOME"} {
 		if value := os.Getenv(name); value != "" {
 			env = append(env, name+"="+value)
@@ -138,7 +137,7 @@ func (f *ProviderFlags) control(ctx context.Context, b Base, models, ordinary cl
 	o.Backend, o.Models, o.Secrets = models, found.Children, secrets
 	o.Bundles, o.Register, o.Cuttable = found, found.Register, found.Cuttable
 	o.Move, o.CPU, o.Mapped = machine.Move, machine.CPU, onnxruntime.MappedWeights
-	o.Shadows = localShadows{Shadows{found.Children, (*mutual.Identity)(nil).Dial, relayOf}, beside, crossed(ctx, b.Log)}
+	o.Shadows = control.ShadowsOn(ctx, localPlatform(b, found.Children, beside))
 	o.Devices = found.Children.GPUs(machine.GPUs().Inventory, nil)
 	o.Profiles, o.Corrections, o.Histories = kept, kept, kept
 	m, err := control.New(ctx, o)

@@ -19,10 +19,10 @@ const (
 	// copyPatience is how long an instance waits for one that is preparing the model. Its own load of an
 	// unprepared model rarely takes longer.
 	copyPatience = 10 * time.Second
-	// shadowPatience is how long a shadow waits for a body that is preparing the model, and shadowLook the
-	// time between two looks.
-	shadowPatience = time.Minute
-	shadowLook     = 100 * time.Millisecond
+	// otherPatience is how long an instance waits for another that is preparing the model for it, and otherLook
+	// the time between two looks.
+	otherPatience = time.Minute
+	otherLook     = 100 * time.Millisecond
 	// leanTimes and leanMore bound the memory that a lean [onnxruntime.Prepare] takes: so many times the
 	// model's size, and so many bytes more.
 	leanTimes = 3
@@ -32,9 +32,9 @@ const (
 	copyOnGPU = "cuda-*/manifest.json"
 )
 
-// share lets an instance without a prepared model use the copy that its function's instances on this node
+// Share lets an instance without a prepared model use the copy that its function's instances on this node
 // share. The first one prepares it. Without a copy the instance loads the model as it is.
-func (f *Flags) share(ctx context.Context, logger zerolog.Logger) {
+func (f *Flags) Share(ctx context.Context, logger zerolog.Logger) {
 	path := os.Getenv(copies.Env)
 	if path == "" || f.Prepared != "" || f.shared != nil {
 		return
@@ -80,9 +80,23 @@ func (f *Flags) findCopy(ctx context.Context, logger zerolog.Logger) error {
 	})
 }
 
-// awaitCopy sets the prepared model of a shadow. The copy is a body's: a shadow has memory for its part
-// only, and its attempt would count as failed and keep bodies from theirs for an hour.
-func (f *Flags) awaitCopy(ctx context.Context) error {
+// InPod reports whether the instance has no prepared model, and may find a copy of it on its node.
+func (f *Flags) InPod() bool {
+	return f.Prepared == "" && f.Model != "" && os.Getenv(copies.Env) != ""
+}
+
+// OnCores reports whether the instance computes an ONNX model itself, on cores.
+func (f *Flags) OnCores() bool {
+	_, beside := f.beside()
+	return !beside && !f.onGPU()
+}
+
+// Release gives back the copy that Share or AwaitCopy has found. It may have found none.
+func (f *Flags) Release() error { return f.shared.Close() }
+
+// AwaitCopy finds the copy of the model that another instance makes, for one which has memory for a part of it
+// only: its own attempt would count as failed, and keep others from theirs for an hour.
+func (f *Flags) AwaitCopy(ctx context.Context) error {
 	if err := onnxruntime.Load(f.Library); err != nil {
 		return err
 	}
@@ -90,7 +104,7 @@ func (f *Flags) awaitCopy(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("the node's copy of the model cannot be used: %w", err)
 	}
-	patience := time.NewTimer(shadowPatience)
+	patience := time.NewTimer(otherPatience)
 	defer patience.Stop()
 	for {
 		p, err := onnxruntime.FindPrepared(dir.Path)
@@ -99,9 +113,9 @@ func (f *Flags) awaitCopy(ctx context.Context) error {
 			return nil
 		}
 		select {
-		case <-time.After(shadowLook):
+		case <-time.After(otherLook):
 		case <-patience.C:
-			return errors.Join(fmt.Errorf("no instance has prepared the model on this node within %v: %w", shadowPatience, err), dir.Close())
+			return errors.Join(fmt.Errorf("no instance has prepared the model on this node within %v: %w", otherPatience, err), dir.Close())
 		case <-ctx.Done():
 			return errors.Join(ctx.Err(), dir.Close())
 		}

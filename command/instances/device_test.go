@@ -54,7 +54,7 @@ func TestTakeStandby(t *testing.T) {
 		{Model: "m.onnx", Device: OnCUDA}, {Model: "m.onnx", Device: onCPU, standby: dir},
 		{Model: "bundle.yaml", Device: OnCUDA, standby: dir}, {Model: "m.onnx", Device: OnCUDA, standby: dir},
 	} {
-		if f.takeStandby() != nil {
+		if f.takeStandby(false) != nil {
 			t.Errorf("%+v was handed over to nobody", f)
 		}
 	}

@@ -69,10 +69,6 @@ type Flags struct {
 	Concurrency int
 	// shared is the directory of the model's copy on this node, nil for none.
 	shared *copies.Dir
-	// body makes a whole model take shadows; shadow is the Φ of a shadow, and relay the address
-	// where bodies connect to it.
-	body          bool
-	shadow, relay string
 	// trial makes the instance measure its model.
 	trial bool
 	// tls is the directory of the instance's certificate, and Identity what was read of it, nil for none.
@@ -121,17 +117,13 @@ instances share the weights.
 Without it, instance looks for such a copy in the directory $FAAS_INFER_COPIES, which the
 pods of one function on a node of a cluster share. The first one makes the copy.
 
-With --shadow, instance holds only some blocks of a prepared model and computes rows for
-bodies, which connect to --relay. With --body, it holds the whole model and splits batches
-with the shadows that PUT /v1/shadows names ($FAAS_INFER_BODY: of a copy as above).
-
 On SIGTERM it finishes the requests in flight and exits.`,
 		Example: `  faas-infer instance --model mnist.onnx --name mnist --listen tcp://127.0.0.1:9000
   curl http://127.0.0.1:9000/v2/models/mnist
   faas-infer instance --model mnist.onnx --prepared "$(faas-infer instance prepare --model mnist.onnx --cache .prepared)" \
     --threads 2 --max-batch 16 --listen unix:///tmp/mnist.sock`,
 		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return f.enter(c, nil) },
+		RunE: func(c *cobra.Command, _ []string) error { return f.enter(c, nil, false) },
 	}
 	f.define(c.Flags())
 	f.wholeFlags(c.Flags())
@@ -144,22 +136,19 @@ On SIGTERM it finishes the requests in flight and exits.`,
 
 // wholeFlags adds the flags of an instance of a whole model.
 func (f *Flags) wholeFlags(flags *pflag.FlagSet) {
-	flags.BoolVar(&f.body, "body", false, "take shadows: PUT /v1/shadows says where they are; --concurrency 2 lets them begin the next batch meanwhile")
 	flags.BoolVar(&f.trial, "trial", false, "measure the model of a bundle at POST "+profile.TrialPath+", for a provider whose machine lacks the GPU")
-	flags.StringVar(&f.shadow, "shadow", "", "hold only these blocks of the prepared model for bodies, such as 0:18 or 0:18,20:22")
-	flags.StringVar(&f.relay, "relay", "", "where bodies connect to a shadow: unix:///path or tcp://host:port")
 }
 
 // define defines the flags that every instance has.
 func (f *Flags) define(flags *pflag.FlagSet) {
 	flags.StringVar(&f.Model, "model", "", "the ONNX file, or the bundle.yaml of a bundle that Python or a model server runs")
 	flags.StringVar(&f.warm, "warm", "", "the directory where warm Python processes listen; a handler's process is forked from one of them")
-	flags.StringVar(&f.standby, "standby", "", "the directory where processes stand by for shares of GPUs, and for shadows; one for the instance's share, or an empty one, becomes the instance")
+	flags.StringVar(&f.standby, "standby", "", "the directory where processes stand by for shares of GPUs, or empty; one for the instance's share, or an empty one, becomes the instance")
 	f.inputFlags(flags)
 	flags.StringVar(&f.Prepared, "prepared", "", "the directory of the model's prepared form; if that does not fit this host, --model is loaded")
 	flags.StringVar(&f.Name, "name", "", "the model's name in requests (default: the file's name without .onnx)")
 	flags.StringArrayVar(&f.listen, "listen", []string{"tcp://127.0.0.1:0"}, "where to serve: unix:///path or tcp://host:port; may be given more than once")
-	flags.StringVar(&f.tls, "tls", "", "directory with tls.crt, tls.key and ca.crt: at TCP addresses, only the provider may send requests, over TLS, and only instances connect to --relay; everybody may ask for health and metrics")
+	flags.StringVar(&f.tls, "tls", "", "directory with tls.crt, tls.key and ca.crt: at TCP addresses, only the provider may send requests, over TLS; everybody may ask for health and metrics")
 	flags.IntVar(&f.Threads, "threads", 1, "number of engine threads, at most the CPUs that the instance may use; an ONNX model on a GPU has one")
 	flags.IntVar(&f.MaxBatch, "max-batch", 32, "maximum rows in one execution")
 	flags.IntVar(&f.maxRows, "max-rows", 0, "maximum rows in one request; more than --max-batch run in parts (default: the larger of --max-batch and 32)")
@@ -168,7 +157,7 @@ func (f *Flags) define(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.WarmUp, "warm-up", 20*time.Millisecond, "run one row before ready, unless the run is known to take longer than this: a request that waits for the instance would also wait for the run")
 	flags.StringVar(&f.Library, "onnxruntime", "", "the ONNX Runtime library (default $"+onnxruntime.LibraryEnv+", or the one that `make onnxruntime` installs)")
 	flags.StringVar(&f.Device, "device", automatic, "device for an ONNX model: cpu, cuda, or auto, which is cuda if the instance has a share of a GPU")
-	flags.IntVar(&f.Concurrency, "concurrency", 1, "number of batches that run at the same time; an instance of a whole model runs one, unless it is a body")
+	flags.IntVar(&f.Concurrency, "concurrency", 1, "number of batches that run at the same time; an instance of a whole model runs one")
 }
 
 // inputFlags adds the flags that say what the model takes, and what its classes are called.
@@ -178,14 +167,15 @@ func (f *Flags) inputFlags(flags *pflag.FlagSet) {
 	f.sizes.Add(flags)
 }
 
-// enter is run in the environment of an instance. A process that stands by may become it.
-func (f *Flags) enter(c *cobra.Command, as Instance) error {
+// enter is run in the environment of an instance. A process that stands by may become it: an empty one if
+// fromEmpty is true.
+func (f *Flags) enter(c *cobra.Command, as Instance, fromEmpty bool) error {
 	// The secrets come first: Enter must run at the very start.
 	if err := sandbox.Enter(); err != nil {
 		return err
 	}
-	if as == nil {
-		if taken := f.takeStandby(); taken != nil {
+	if as == nil || fromEmpty {
+		if taken := f.takeStandby(fromEmpty); taken != nil {
 			return exited(taken.Wait(c.Context()))
 		}
 	}
@@ -267,6 +257,11 @@ func (f *Flags) run(c *cobra.Command, as Instance) error {
 
 // opener refuses flags that do not fit together, and returns what opens the instance.
 func (f *Flags) opener(as Instance) (func(context.Context, zerolog.Logger) (*Served, error), error) {
+	for _, r := range roles {
+		if as == nil && r.Assumes != nil && r.Assumes(f) {
+			as = r.New()
+		}
+	}
 	if as != nil {
 		return func(ctx context.Context, logger zerolog.Logger) (*Served, error) { return as.Open(ctx, f, logger) }, as.Check(f)
 	}
@@ -275,18 +270,10 @@ func (f *Flags) opener(as Instance) (func(context.Context, zerolog.Logger) (*Ser
 			return nil, fmt.Errorf("%s is not for an instance of a whole model: serve it with \"faas-infer instance %s\"", cmp.Or(f.Prepared, f.Model), r.Name)
 		}
 	}
-	ofPair, err := f.ofPair()
-	switch {
-	case err != nil:
-		return nil, err
-	case f.Concurrency > 1 && !f.body:
-		return nil, fmt.Errorf("--concurrency is %d: an instance of a whole model runs one batch at a time, unless it is a body (--body)", f.Concurrency)
-	case ofPair && f.Prepared == "":
-		return f.pairedByCopy, nil
-	case ofPair:
-		return f.paired, nil
+	if f.Concurrency > 1 {
+		return nil, fmt.Errorf("--concurrency is %d: an instance of a whole model runs one batch at a time", f.Concurrency)
 	}
-	return f.whole, nil
+	return f.Whole, nil
 }
 
 // Guarded is a handler to which only the provider may send requests, and instances with the certificates of
@@ -306,13 +293,13 @@ func rules(callers []string) mutual.Rules {
 	}
 }
 
-// whole opens a whole model and makes what serves it.
-func (f *Flags) whole(ctx context.Context, logger zerolog.Logger) (*Served, error) {
+// Whole opens a whole model and makes what serves it.
+func (f *Flags) Whole(ctx context.Context, logger zerolog.Logger) (*Served, error) {
 	images, err := f.Images()
 	if err != nil {
 		return nil, err
 	}
-	f.share(ctx, logger)
+	f.Share(ctx, logger)
 	engine, startup, err := f.load(ctx, logger)
 	if err != nil {
 		return nil, errors.Join(err, f.shared.Close())

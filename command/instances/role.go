@@ -25,6 +25,11 @@ type Role struct {
 	// Takes reports whether what the flags name is for the role only, so that an instance of a whole model
 	// refuses it; nil never.
 	Takes func(f *Flags) bool
+	// Assumes reports whether an instance that was started as that of a whole model has the role by its
+	// environment, as in a pod whose image may be older than the role; nil never.
+	Assumes func(f *Flags) bool
+	// FromEmpty says that an empty instance which stands by may become one of the role.
+	FromEmpty bool
 }
 
 // Instance is one instance of a role.
@@ -66,7 +71,7 @@ func (r Role) command() *cobra.Command {
 	c := &cobra.Command{
 		Use: r.Name, Short: r.Short, Long: r.Long, Example: r.Example, Hidden: true,
 		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return f.enter(c, as) },
+		RunE: func(c *cobra.Command, _ []string) error { return f.enter(c, as, r.FromEmpty) },
 	}
 	f.define(c.Flags())
 	as.Flags(c.Flags())

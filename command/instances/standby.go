@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -18,10 +19,10 @@ import (
 	"github.com/faas-infer/faas-infer/instance/standby"
 )
 
-// takeStandby lets a process that stands by for this one's share of a GPU become the instance. It
+// takeStandby lets a process that stands by for this one's share of a GPU, or an empty one, become the instance. It
 // returns nil if there is none, or if the instance needs what only this process has.
-func (f *Flags) takeStandby() *standby.Taken {
-	if f.standby == "" || !f.onGPU() && f.shadow == "" || f.Library != "" {
+func (f *Flags) takeStandby(empty bool) *standby.Taken {
+	if f.standby == "" || !f.onGPU() && !empty || f.Library != "" {
 		return nil
 	}
 	if _, beside := f.beside(); beside {
@@ -38,7 +39,7 @@ func (f *Flags) takeStandby() *standby.Taken {
 	// The last flag counts: it does not look for a standby again.
 	o := standby.Order{Arguments: append(os.Args[2:len(os.Args):len(os.Args)], "--standby="), Env: os.Environ(), Dir: dir}
 	socket := standby.SocketOf(f.standby, o.Env, OfShare)
-	if f.shadow != "" {
+	if empty {
 		socket = EmptySocket(f.standby)
 	}
 	taken, err := standby.Take(socket, o, os.Stderr, ready)
@@ -50,6 +51,10 @@ func (f *Flags) takeStandby() *standby.Taken {
 	}
 	return taken
 }
+
+// EmptySocket is where the empty instance of a node waits, in the directory of standbys: it has the
+// library and no model, and becomes an instance of any role with [Role.FromEmpty].
+func EmptySocket(dir string) string { return filepath.Join(dir, "empty.sock") }
 
 // OfShare reports whether a variable says which GPU a process uses, and how: CUDA's libraries read it
 // when they are loaded, so a standby must have the same.
@@ -99,7 +104,7 @@ func newStandByCommand() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&socket, "socket", "", "where to wait")
-	c.Flags().BoolVar(&empty, "empty", false, "load the ONNX Runtime library only, to become a shadow")
+	c.Flags().BoolVar(&empty, "empty", false, "load the ONNX Runtime library only, to become any instance that may")
 	return c
 }
 

@@ -212,9 +212,6 @@ func (i *images) keychain(ctx context.Context, d types.FunctionDeployment) (auth
 func (f *providerFlags) instanceArguments(spec cluster.InstanceSpec) []string {
 	file, _, _ := strings.Cut(spec.Model, "@")
 	args := append(f.InstanceArguments(spec, image.Listen), "--model", file, "--listen", image.Listen)
-	if spec.Role == cluster.Shadow {
-		args = append(args, shadowArguments(spec)...)
-	}
 	if f.instances.tls != "" {
 		args = append(args, "--tls", podspec.CertificatePath)
 	}

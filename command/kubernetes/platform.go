@@ -208,7 +208,7 @@ func (p *platform) openControllers(opening context.Context) (command.Controller,
 		return nil, err
 	}
 	o.Models, o.Bundles, o.Secrets = models, p.images, p.secrets
-	o.Shadows = podShadows{f.Shadows(b.Identity.Dial, relayAt), f, models, p.backend}
+	o.Shadows = control.ShadowsOn(p.ctx, f.shadowPlatform(b, local, models, p.backend))
 	// The provider's own node has no part in it.
 	o.Trials = command.Trials{Dial: b.Identity.Dial}
 	o.Devices = local.GPUs(func() gpu.Inventory { return gpu.Inventory{} }, p.backend.GPUs)

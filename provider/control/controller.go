@@ -133,8 +133,8 @@ type Options struct {
 	// map, 0 if each has its weights to itself. It is nil if none share any: then each instance counts
 	// all of its memory.
 	Mapped func(prepared string) int64
-	// Shadows makes instances with shadows possible; nil if the backend starts none.
-	Shadows Shadows
+	// Shadows makes instances with shadows possible; nil if the program has none.
+	Shadows NewShadows
 	// CPU returns the share of its CPU that a node uses, and false if that is not known now:
 	// best-effort requests then wait. If CPU itself is nil, the share follows from what
 	// instances use and hold.
@@ -199,9 +199,6 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 		Models: o.Models, Devices: o.Devices, Profiles: o.Profiles, Rules: c.rules, Predict: o.Predict, Longest: o.Longest, LongestOn: o.LongestOn, Engine: o.Engine, EngineOn: o.EngineOn, Machine: o.Machine, Pace: o.Pace,
 		Leading: o.Replica.Leads, Logger: o.Logger,
 	})
-	if o.Shadows != nil {
-		c.finder.Blocks = o.Shadows.Blocks
-	}
 	var err error
 	c.keeper, err = keeper.New[*instance](ctx, keeper.Options{
 		Backend: o.Backend, Logger: o.Logger, Lock: &c.mu, Wake: c.Wake, StopGrace: o.StopGrace, Replicas: o.Replica, Discover: c.discovered,
@@ -212,9 +209,9 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 	c.interference = interference{
 		mu: &c.mu, keeper: c.keeper, wake: c.Wake, led: o.Replica.Led, move: o.Move, eligible: o.Eligible,
 	}
-	c.pairs = pairs{
-		shadows: o.Shadows, mu: &c.mu, keeper: c.keeper, finder: c.finder, functions: c.functions,
-		leads: o.Replica.Leads, wake: c.Wake,
+	c.pairs = pairs{mu: &c.mu, keeper: c.keeper, functions: c.functions, leads: o.Replica.Leads, wake: c.Wake}
+	if o.Shadows != nil {
+		c.pairs.shadows = o.Shadows(c.finder)
 	}
 	o.Replica.Attach(c)
 	return c, nil

@@ -11,7 +11,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/backoff"
 	"github.com/faas-infer/faas-infer/instance/mutual"
-	"github.com/faas-infer/faas-infer/instance/relay"
+	"github.com/faas-infer/faas-infer/papers/asyfunc/relay"
 )
 
 // partner is a shadow to which a body keeps a connection.

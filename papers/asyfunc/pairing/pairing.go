@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/papers/asyfunc/shadow"
 	"github.com/faas-infer/faas-infer/scaling"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
-	"github.com/faas-infer/faas-infer/shadow"
 )
 
 const (
@@ -46,10 +46,8 @@ type Division struct {
 	// whole is what a whole instance takes, own what the shadow does, without the time to start a
 	// process.
 	whole, own scaling.Footprint
-	// slower is how many times as long as predicted full batches of such pairs take on average, 0 if
-	// none was seen. planned is the one that plans use, and seen when the last one was.
-	slower, planned float64
-	seen            time.Time
+	// shown is what such pairs have shown.
+	shown scaling.Shown
 }
 
 // partOf is Φ as instances read it.
@@ -125,7 +123,7 @@ func (x *Divider) on(cpu int) (d Division, gains bool, err error) {
 
 // division is what follows from a pair.
 func (x *Divider) division(cpu, largest int, p shadow.Pair) Division {
-	d := Division{CPU: cpu, Part: partOf(p.Phi), Pair: p, planned: 1}
+	d := Division{CPU: cpu, Part: partOf(p.Phi), Pair: p, shown: scaling.Shown{Planned: 1}}
 	d.Streams, d.times = p.Streams()
 	for b := range d.times {
 		d.alone = append(d.alone, x.Model.Time(0, len(x.Model.Blocks), b+1, cpu))
@@ -175,7 +173,7 @@ func (d *Division) Pairing(artefact string, alone []capacity.Candidate) scaling.
 func (d *Division) candidates(alone []capacity.Candidate) (all []capacity.Candidate) {
 	for _, c := range alone {
 		if b := c.Config.Batch; onCores(&c, d.CPU) && b <= len(d.times) {
-			ratio := d.planned * d.times[b-1] / d.alone[b-1]
+			ratio := d.shown.Planned * d.times[b-1] / d.alone[b-1]
 			all = append(all, capacity.Candidate{
 				Artefact: c.Artefact, Exec: time.Duration(ratio * float64(c.Exec)), Mean: time.Duration(ratio * float64(c.Mean)),
 				Config: cluster.Config{Batch: b, Concurrency: d.Streams, Resources: cluster.Resources{CPU: d.CPU}},
@@ -212,33 +210,47 @@ const (
 // takes less than its time in a busy pair, and a batch does not show whether there was one. For example
 // pairs that take 1.2 times as long on average serve 1/1.2 of what the layer profile says.
 func (d *Division) Executed(now time.Time, ratio float64) {
-	d.seen = now
-	if d.slower == 0 {
-		d.slower = 1
+	s := &d.shown
+	s.Seen = now
+	if s.Slower == 0 {
+		s.Slower = 1
 	}
-	d.slower += slowerWeight * (min(slowest, max(0, ratio)) - d.slower)
-	if slower := max(1, d.slower); math.Abs(slower-d.planned) > slowerStep*d.planned || slower == 1 {
-		d.planned = slower
+	s.Slower += slowerWeight * (min(slowest, max(0, ratio)) - s.Slower)
+	if slower := max(1, s.Slower); math.Abs(slower-s.Planned) > slowerStep*s.Planned || slower == 1 {
+		s.Planned = slower
 	}
 }
 
+// Shown is what such pairs have shown.
+func (d *Division) Shown() scaling.Shown { return d.shown }
+
 // Inherit takes over what pairs of an earlier division with the same share and part have shown.
-func (d *Division) Inherit(from *Division) {
-	d.slower, d.planned, d.seen = from.slower, from.planned, from.seen
-}
+func (d *Division) Inherit(shown scaling.Shown) { d.shown = shown }
 
 // Forget lets pairs count as predicted again if none has executed a full batch for ten minutes.
 func (d *Division) Forget(now time.Time) {
-	if d.slower > 0 && now.Sub(d.seen) > forgotten {
-		d.slower, d.planned = 0, 1
+	if d.shown.Slower > 0 && now.Sub(d.shown.Seen) > forgotten {
+		d.shown = scaling.Shown{Planned: 1}
 	}
 }
 
-// Slower is how many times as long as predicted such pairs count in plans.
-func (d *Division) Slower() float64 { return d.planned }
+// Of is the share of the instances that are helped in millicores, and what a shadow holds.
+func (d *Division) Of() (cpu int, part string) { return d.CPU, d.Part }
 
-// Own is what a shadow takes for itself in bytes.
-func (d *Division) Own() int64 { return d.own.Own }
+// Concurrency is Streams.
+func (d *Division) Concurrency() int { return d.Streams }
 
-// Whole is what a whole instance takes for itself in bytes.
-func (d *Division) Whole() int64 { return d.whole.Own }
+// Weights is the size of the weights that a shadow maps in bytes.
+func (d *Division) Weights() int64 { return d.Pair.Weights }
+
+// Describe says what a shadow holds, beside a whole instance that needs so many bytes. If auto is true, it also
+// says what makes one cheap.
+func (d *Division) Describe(whole int64, auto bool) string {
+	const mib = 1 << 20
+	text := fmt.Sprintf("beside %dm one holds the blocks %s with %d MiB of weights, and takes %d MiB; a whole instance needs %d MiB",
+		d.CPU, d.Part, d.Weights()/mib, d.Config.Memory/mib, whole/mib)
+	if auto {
+		text += fmt.Sprintf("; they start where that is the cheapest: a node's instances share the weights, so a shadow takes %d MiB more and a whole instance %d", d.own.Own/mib, d.whole.Own/mib)
+	}
+	return text
+}

@@ -16,7 +16,7 @@ import (
 	"strings"
 
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
-	"github.com/faas-infer/faas-infer/instance/relay"
+	"github.com/faas-infer/faas-infer/papers/asyfunc/relay"
 )
 
 // Tensors is the maximum number of tensors between two blocks, as package shadow/graph counts

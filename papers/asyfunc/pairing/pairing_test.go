@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/papers/asyfunc/shadow"
 	"github.com/faas-infer/faas-infer/scaling"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
-	"github.com/faas-infer/faas-infer/shadow"
 )
 
 // model has blocks that take so many ms for each row. They weigh 1 and 100 MiB in turn.
@@ -89,7 +89,7 @@ func TestSlowerThanPredicted(t *testing.T) {
 	for range 100 {
 		d.Executed(now, 0.6)
 	}
-	if exec() != predicted || d.Slower() != 1 {
+	if exec() != predicted || d.Shown().Planned != 1 {
 		t.Errorf("batches alone made pairs take %v, not %v", exec(), predicted)
 	}
 	for range 100 {
@@ -98,22 +98,22 @@ func TestSlowerThanPredicted(t *testing.T) {
 	if got := exec() / predicted; math.Abs(got-1.3) > 0.07 {
 		t.Errorf("plans count pairs as %v times as slow as predicted, not 1.3", got)
 	}
-	before := d.Slower()
-	if d.Executed(now, 1.34); d.Slower() != before {
-		t.Errorf("one batch changes the plan from %v to %v", before, d.Slower())
+	before := d.Shown().Planned
+	if d.Executed(now, 1.34); d.Shown().Planned != before {
+		t.Errorf("one batch changes the plan from %v to %v", before, d.Shown().Planned)
 	}
 	for range 1000 {
 		d.Executed(now, math.Inf(1))
 	}
-	if d.Slower() > slowest {
-		t.Errorf("%v times as slow", d.Slower())
+	if d.Shown().Planned > slowest {
+		t.Errorf("%v times as slow", d.Shown().Planned)
 	}
-	if d.Forget(now.Add(9 * time.Minute)); d.Slower() == 1 {
+	if d.Forget(now.Add(9 * time.Minute)); d.Shown().Planned == 1 {
 		t.Error("it is forgotten after 9 minutes")
 	}
 	after := *d
-	if after.Forget(now.Add(11 * time.Minute)); after.Slower() != 1 {
-		t.Errorf("pairs that do not run stay %v times as slow", after.Slower())
+	if after.Forget(now.Add(11 * time.Minute)); after.Shown().Planned != 1 {
+		t.Errorf("pairs that do not run stay %v times as slow", after.Shown().Planned)
 	}
 	for range 100 {
 		d.Executed(now, 1)

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
-	"github.com/faas-infer/faas-infer/instance/relay"
+	"github.com/faas-infer/faas-infer/papers/asyfunc/relay"
 )
 
 // pairing is a body with its shadows, from one order to the next.

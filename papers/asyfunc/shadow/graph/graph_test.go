@@ -5,7 +5,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/model/cut"
 	"github.com/faas-infer/faas-infer/model/zoo"
-	"github.com/faas-infer/faas-infer/shadow"
+	"github.com/faas-infer/faas-infer/papers/asyfunc/shadow"
 )
 
 func list(t *testing.T, name string, tensors int) *Graph {

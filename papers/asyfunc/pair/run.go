@@ -7,9 +7,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/faas-infer/faas-infer/instance/relay"
 	"github.com/faas-infer/faas-infer/instance/shared"
 	"github.com/faas-infer/faas-infer/model/tensor"
+	"github.com/faas-infer/faas-infer/papers/asyfunc/relay"
 )
 
 // batch is one batch on a pair.

@@ -1,20 +1,35 @@
-package profile
+package layers
 
 import (
+	"bytes"
 	"encoding/json"
 	"math"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/faas-infer/faas-infer/command/profile"
 	"github.com/faas-infer/faas-infer/model/zoo"
 )
+
+// profiles runs "faas-infer profile layers …" with directories of the test's own.
+func profiles(t *testing.T, dir string, arguments ...string) (string, error) {
+	t.Helper()
+	c := NewCommand()
+	var out bytes.Buffer
+	c.SetOut(&out)
+	c.SetErr(&out)
+	c.SilenceUsage, c.SilenceErrors = true, true
+	c.SetArgs(append(arguments, "--database", filepath.Join(dir, "operators.jsonl"), "--prepared", filepath.Join(dir, "prepared")))
+	err := c.ExecuteContext(t.Context())
+	return out.String(), err
+}
 
 // The blocks of a model have its weights and multiply-adds, and together about the time that
 // the whole model is predicted to take.
 func TestLayers(t *testing.T) {
 	dir := t.TempDir()
-	text, err := profiles(t, dir, "layers", "mnist", "--batch", "2,4", "--threads", "1", "--json")
+	text, err := profiles(t, dir, "mnist", "--batch", "2,4", "--threads", "1", "--json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +54,7 @@ func TestLayers(t *testing.T) {
 	if got := l.Model.MACs(l.Model.All()); math.Abs(float64(got)/float64(g.FLOPs)-1) > 0.01 {
 		t.Errorf("the blocks compute %d, the model %d", got, g.FLOPs)
 	}
-	o := PredictOptions{MaxBatch: 2, Threads: 1, Database: filepath.Join(dir, "operators.jsonl"), Prepared: filepath.Join(dir, "prepared")}
+	o := profile.PredictOptions{MaxBatch: 2, Threads: 1, Database: filepath.Join(dir, "operators.jsonl"), Prepared: filepath.Join(dir, "prepared")}
 	whole, err := o.Model(t.Context(), "mnist")
 	if err != nil {
 		t.Fatal(err)
@@ -52,7 +67,7 @@ func TestLayers(t *testing.T) {
 	if l.Loads != "measured" || l.Model.Load(l.Model.All()) <= l.Model.Open || l.Undivided != "" {
 		t.Errorf("load times are %s, all blocks take %g ms, %q", l.Loads, l.Model.Load(l.Model.All()), l.Undivided)
 	}
-	text, err = profiles(t, dir, "layers", "mnist", "--batch", "2,4", "--threads", "1")
+	text, err = profiles(t, dir, "mnist", "--batch", "2,4", "--threads", "1")
 	if err != nil || !strings.Contains(text, "+ at 4") || !strings.Contains(text, "A shadow of one core") {
 		t.Errorf("%v: %s", err, text)
 	}
@@ -69,7 +84,7 @@ func TestLayersErrors(t *testing.T) {
 		"mnist --tensors 100":      "--tensors is 100: give a number from 1 to 64",
 		"nothing.onnx --batch 2,3": "nothing.onnx is neither a file nor a model of the zoo",
 	} {
-		if _, err := profiles(t, dir, append([]string{"layers"}, strings.Fields(arguments)...)...); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := profiles(t, dir, strings.Fields(arguments)...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, not %q", arguments, err, want)
 		}
 	}
@@ -78,7 +93,7 @@ func TestLayersErrors(t *testing.T) {
 // Where a graph cannot be divided, its one block is a twin's.
 func TestLayersOfOneBlock(t *testing.T) {
 	dir := t.TempDir()
-	text, err := profiles(t, dir, "layers", "identity", "--batch", "1,2", "--threads", "1", "--json")
+	text, err := profiles(t, dir, "identity", "--batch", "1,2", "--threads", "1", "--json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +104,7 @@ func TestLayersOfOneBlock(t *testing.T) {
 	if len(l.Model.Blocks) != 1 {
 		t.Errorf("%d blocks", len(l.Model.Blocks))
 	}
-	if text, err = profiles(t, dir, "layers", "identity", "--batch", "1,2", "--threads", "1"); err != nil || !strings.Contains(text, "cannot be divided") {
+	if text, err = profiles(t, dir, "identity", "--batch", "1,2", "--threads", "1"); err != nil || !strings.Contains(text, "cannot be divided") {
 		t.Errorf("%v: %s", err, text)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"github.com/faas-infer/faas-infer/model/cut"
-	"github.com/faas-infer/faas-infer/shadow"
+	"github.com/faas-infer/faas-infer/papers/asyfunc/shadow"
 )
 
 // Options say where blocks may end and how long they take.

@@ -11,8 +11,8 @@ import (
 
 	"github.com/faas-infer/faas-infer/instance/mutual"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
-	"github.com/faas-infer/faas-infer/instance/relay"
 	"github.com/faas-infer/faas-infer/model/tensor"
+	"github.com/faas-infer/faas-infer/papers/asyfunc/relay"
 )
 
 // Shadow holds the segments of Φ and nothing else.

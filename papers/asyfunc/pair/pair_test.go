@@ -20,9 +20,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
-	"github.com/faas-infer/faas-infer/instance/relay"
 	"github.com/faas-infer/faas-infer/model/tensor"
 	"github.com/faas-infer/faas-infer/model/zoo"
+	"github.com/faas-infer/faas-infer/papers/asyfunc/relay"
 )
 
 func TestMain(m *testing.M) {

@@ -11,6 +11,9 @@ import (
 // ShadowsPath is the body's route for the addresses of its shadows.
 const ShadowsPath = "/v1/shadows"
 
+// RelayPort is the port at which a shadow in a pod takes connections of bodies.
+const RelayPort = 8090
+
 // BodyEnv, if set in an instance's environment, makes it a body if it finds a prepared copy of its model on
 // its node. A program that is older than the provider ignores a variable; it would refuse a flag.
 const BodyEnv = "FAAS_INFER_BODY"

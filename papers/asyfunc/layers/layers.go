@@ -1,4 +1,6 @@
-package profile
+// Package layers is "faas-infer profile layers", which lists a model's blocks of layers with all that decides
+// whether a shadow should hold them. Begin with [LayerOptions.Layers].
+package layers
 
 import (
 	"cmp"
@@ -14,16 +16,17 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/faas-infer/faas-infer/command/profile"
 	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
-	"github.com/faas-infer/faas-infer/instance/relay"
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/cut"
+	"github.com/faas-infer/faas-infer/papers/asyfunc/pairing"
+	"github.com/faas-infer/faas-infer/papers/asyfunc/relay"
+	"github.com/faas-infer/faas-infer/papers/asyfunc/shadow"
+	"github.com/faas-infer/faas-infer/papers/asyfunc/shadow/graph"
 	"github.com/faas-infer/faas-infer/profiler/cop"
 	"github.com/faas-infer/faas-infer/profiler/operator"
-	"github.com/faas-infer/faas-infer/scaling/pairing"
-	"github.com/faas-infer/faas-infer/shadow"
-	"github.com/faas-infer/faas-infer/shadow/graph"
 )
 
 // LayerOptions are the flags of "profile layers".
@@ -35,12 +38,13 @@ type LayerOptions struct {
 	Threads []int
 	// Tensors is the maximum number of tensors between blocks; 0 is [graph.Tensors].
 	Tensors int
-	// Database and Prepared are as in [PredictOptions].
+	// Database and Prepared are as in [profile.PredictOptions].
 	Database, Prepared string
 	JSON               bool
 }
 
-func newProfileLayersCommand() *cobra.Command {
+// NewCommand returns "faas-infer profile layers".
+func NewCommand() *cobra.Command {
 	var o LayerOptions
 	c := &cobra.Command{
 		Use:   "layers MODEL|FILE",
@@ -67,7 +71,7 @@ a body of one core would hold.
 	f.IntSliceVar(&o.Batches, "batch", []int{2, 3, 4, 5}, "batch sizes to compare, ascending; the first is the base")
 	f.IntSliceVar(&o.Threads, "threads", nil, "numbers of threads, ascending (default: the powers of two up to this machine's cores)")
 	f.IntVar(&o.Tensors, "tensors", graph.Tensors, "cut where at most that many tensors go on")
-	DatabaseFlag(c, &o.Database)
+	profile.DatabaseFlag(c, &o.Database)
 	f.StringVar(&o.Prepared, "prepared", "", "directory of prepared models (default: the user's cache)")
 	f.BoolVar(&o.JSON, "json", false, "print one JSON object")
 	return c
@@ -127,9 +131,6 @@ type Layers struct {
 	Graph *graph.Graph `json:"-"`
 }
 
-// engineMemory is what a process with the engine takes without a model, in bytes.
-const engineMemory = 64 << 20
-
 // Layers profiles the blocks of the model that an argument names.
 func (o *LayerOptions) Layers(ctx context.Context, argument string) (*Layers, error) {
 	if err := o.check(); err != nil {
@@ -138,7 +139,7 @@ func (o *LayerOptions) Layers(ctx context.Context, argument string) (*Layers, er
 	if err := onnxruntime.Load(""); err != nil {
 		return nil, err
 	}
-	models, err := NewSubjects(o.Prepared)
+	models, err := profile.NewSubjects(o.Prepared)
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +171,7 @@ func (o *LayerOptions) Layers(ctx context.Context, argument string) (*Layers, er
 	}
 	out.Graph, err = graph.New(s.Name, c, graph.Options{
 		Tensors: tensors, Rows: rows, Threads: threads, Time: nodeTimes(prediction), Load: loads(s),
-		Call: prediction.Configs[0].Run.Median / 1000, Own: engineMemory,
+		Call: prediction.Configs[0].Run.Median / 1000, Own: profile.EngineMemory,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.Name, err)
@@ -230,7 +231,7 @@ func (o *LayerOptions) rows() []int {
 
 func (o *LayerOptions) threads() []int {
 	if len(o.Threads) == 0 {
-		return ThreadsUpTo(0)
+		return profile.ThreadsUpTo(0)
 	}
 	if o.Threads[0] != 1 {
 		return append([]int{1}, o.Threads...)
@@ -241,21 +242,21 @@ func (o *LayerOptions) threads() []int {
 // predict predicts the operators, and first measures those of which too little is known.
 func (o *LayerOptions) predict(ctx context.Context, g *operator.Graph, rows, threads []int) (*cop.Prediction, error) {
 	if len(g.Unknown) > 0 {
-		return nil, fmt.Errorf("%sthe cost of its operators %v %w", Unpredictable, g.Unknown, errUnknown)
+		return nil, fmt.Errorf("%sthe cost of its operators %v %w", profile.Unpredictable, g.Unknown, profile.ErrUnknown)
 	}
-	file, err := OpenOperators(o.Database)
+	file, err := profile.OpenOperators(o.Database)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	p, err := NewPredictor(file.Database()).Predict(g, rows, threads, nil)
-	if err != nil || !unsure(p) {
+	p, err := profile.NewPredictor(file.Database()).Predict(g, rows, threads, nil)
+	if err != nil || !profile.Unsure(p) {
 		return p, err
 	}
-	if err := FillOperators(ctx, file, []*operator.Graph{g}, BatchesUpTo(rows[len(rows)-1]), threads); err != nil {
+	if err := profile.FillOperators(ctx, file, []*operator.Graph{g}, profile.BatchesUpTo(rows[len(rows)-1]), threads); err != nil {
 		return nil, err
 	}
-	return NewPredictor(file.Database()).Predict(g, rows, threads, nil)
+	return profile.NewPredictor(file.Database()).Predict(g, rows, threads, nil)
 }
 
 // nodeTimes are the times in ms of a prediction's nodes by name.
@@ -276,7 +277,7 @@ func nodeTimes(p *cop.Prediction) func(operator string, rows, threads int) float
 
 // loads predicts the load time of a block: the whole model's measured time, half by weights
 // and half by operators, because both are read.
-func loads(s *Subject) func(weights int64, operators int) float64 {
+func loads(s *profile.Subject) func(weights int64, operators int) float64 {
 	seconds := s.Prepared.LoadSeconds[s.Prepared.Format]
 	if seconds == 0 {
 		seconds = s.Prepared.PlainSeconds
@@ -426,5 +427,5 @@ func CorePrice() float64 {
 	if _, scan := fmt.Sscanf(string(text), "MemTotal: %d kB", &total); errors.Join(err, scan) != nil || total == 0 {
 		return 0.25
 	}
-	return float64(len(ThreadsUpTo(0))) / (float64(total) / (1 << 20))
+	return float64(len(profile.ThreadsUpTo(0))) / (float64(total) / (1 << 20))
 }

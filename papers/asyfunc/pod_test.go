@@ -1,4 +1,4 @@
-package instances
+package asyfunc
 
 import (
 	"bytes"
@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -17,10 +18,10 @@ import (
 	"github.com/faas-infer/faas-infer/instance/copies"
 	"github.com/faas-infer/faas-infer/instance/mutual"
 	"github.com/faas-infer/faas-infer/instance/mutual/mutualtest"
-	"github.com/faas-infer/faas-infer/instance/pair"
 	"github.com/faas-infer/faas-infer/instance/upstream"
 	"github.com/faas-infer/faas-infer/model/tensor"
 	"github.com/faas-infer/faas-infer/model/zoo"
+	"github.com/faas-infer/faas-infer/papers/asyfunc/pair"
 )
 
 // order tells the body at a socket its shadows and returns the answer.
@@ -80,7 +81,7 @@ func pairByCopy(t *testing.T, network string, arguments ...string) (relay string
 	relay = free.Addr().String()
 	free.Close()
 	t.Setenv(copies.Env, dir)
-	shadow, socket := commandtest.Command(append([]string{"instance", "--model", model, "--listen", "unix://" + filepath.Join(t.TempDir(), "s"), "--shadow", "0:6", "--relay", "tcp://" + relay,
+	shadow, socket := commandtest.Command(append([]string{"instance", "shadow", "--model", model, "--listen", "unix://" + filepath.Join(t.TempDir(), "s"), "--blocks", "0:6", "--relay", "tcp://" + relay,
 		"--max-batch", "8", "--memory", fmt.Sprint(128 << 20)}, arguments...)...), filepath.Join(t.TempDir(), "b")
 	ready := make(chan struct{})
 	go func() {
@@ -160,8 +161,23 @@ func TestBodyWithoutACopy(t *testing.T) {
 	if status, text := order(t, socket, pair.Order{}); status != http.StatusNoContent {
 		t.Errorf("none: %d %s", status, text)
 	}
-	c := commandtest.Command("instance", "--model", model, "--listen", "unix://"+filepath.Join(t.TempDir(), "s"), "--shadow", "0:1", "--relay", "tcp://127.0.0.1:0")
+	c := commandtest.Command("instance", "shadow", "--model", model, "--listen", "unix://"+filepath.Join(t.TempDir(), "s"), "--blocks", "0:1", "--relay", "tcp://127.0.0.1:0")
 	if out, err := c.CombinedOutput(); err == nil || !strings.Contains(string(out), os.ErrNotExist.Error()) && !strings.Contains(string(out), "no such file") {
 		t.Errorf("%v: %s", err, out)
 	}
+}
+
+// mapped is the device and inode of a file that a process has mapped, by the file's name, "" for none.
+func mapped(t *testing.T, pid int, name string) string {
+	t.Helper()
+	maps, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "maps"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(maps)) {
+		if fields := strings.Fields(line); len(fields) == 6 && filepath.Base(fields[5]) == name {
+			return fields[3] + " " + fields[4]
+		}
+	}
+	return ""
 }

@@ -1,4 +1,4 @@
-package instances
+package asyfunc
 
 import (
 	"bytes"
@@ -14,12 +14,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/command/commandtest"
+	"github.com/faas-infer/faas-infer/command/instances"
 	"github.com/faas-infer/faas-infer/instance/mutual"
-	"github.com/faas-infer/faas-infer/instance/pair"
 	"github.com/faas-infer/faas-infer/instance/upstream"
 	"github.com/faas-infer/faas-infer/model/tensor"
 	"github.com/faas-infer/faas-infer/model/zoo"
+	"github.com/faas-infer/faas-infer/papers/asyfunc/pair"
 )
 
 // A body and its shadow, each a process: the shadow is killed every while, stopped and woken, and
@@ -41,8 +43,8 @@ func TestShadowIsAProcess(t *testing.T) {
 	}
 	prepared := strings.TrimSpace(string(out))
 	socket := func(name string) string { return filepath.Join(dir, name) }
-	start := func(name string, arguments ...string) *exec.Cmd {
-		p := commandtest.Command(append([]string{"instance", "--name", "m", "--prepared", prepared, "--max-batch", "8", "--listen", "unix://" + socket(name)}, arguments...)...)
+	start := func(role, name string, arguments ...string) *exec.Cmd {
+		p := commandtest.Command(append([]string{"instance", role, "--name", "m", "--prepared", prepared, "--max-batch", "8", "--listen", "unix://" + socket(name)}, arguments...)...)
 		commandtest.UntilReady(t, p)
 		t.Cleanup(func() {
 			_ = p.Process.Kill()
@@ -51,9 +53,9 @@ func TestShadowIsAProcess(t *testing.T) {
 		return p
 	}
 	shadow := func() *exec.Cmd {
-		return start("shadow", "--shadow", "0:6", "--relay", "unix://"+socket("relay"))
+		return start("shadow", "shadow", "--blocks", "0:6", "--relay", "unix://"+socket("relay"))
 	}
-	start("body", "--body", "--concurrency", "2")
+	start("body", "body", "--concurrency", "2")
 	s := shadow()
 	order, err := json.Marshal(pair.Order{Phi: "0:6", Shadows: []pair.Address{{Network: "unix", Address: socket("relay")}}})
 	if err != nil {
@@ -160,14 +162,34 @@ func TestShadowIsAProcess(t *testing.T) {
 
 func TestPairFlags(t *testing.T) {
 	for want, arguments := range map[string][]string{
-		"--prepared is missing":   {"--model", "m.onnx", "--body"},
-		"--relay is missing":      {"--prepared", "d", "--shadow", "0:2"},
-		"--relay is for a shadow": {"--prepared", "d", "--relay", "unix:///x"},
-		"an instance is one":      {"--prepared", "d", "--body", "--shadow", "0:2"},
-		"a pair computes on CPUs": {"--prepared", "d", "--body", "--device", "cuda"},
+		"--prepared is missing":   {"body", "--model", "m.onnx"},
+		"--relay is missing":      {"shadow", "--prepared", "d", "--blocks", "0:2"},
+		"--blocks is missing":     {"shadow", "--prepared", "d", "--relay", "unix:///x"},
+		"a pair computes on CPUs": {"body", "--prepared", "d", "--device", "cuda"},
+		"unknown flag: --relay":   {"body", "--prepared", "d", "--relay", "unix:///x"},
 	} {
 		if _, err := execute(t, append([]string{"instance"}, arguments...)...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v, not %q", arguments, err, want)
+		}
+	}
+}
+
+// A shadow is started with its part, a body on one machine as such. In a pod a body is started as any instance:
+// an image that is older than the provider would refuse the subcommand.
+func TestArguments(t *testing.T) {
+	shadow, body := cluster.InstanceSpec{Role: cluster.Shadow, Part: "0:18,20:22", Body: "b"}, cluster.InstanceSpec{Paired: true}
+	for _, c := range []struct {
+		spec         cluster.InstanceSpec
+		listen, want string
+	}{
+		{shadow, "unix:///run/s", "instance shadow --blocks 0:18,20:22 --relay unix:///run/s.relay"},
+		{shadow, "tcp://:8080", "instance shadow --blocks 0:18,20:22 --relay tcp://:8090"},
+		{body, "unix:///run/s", "instance body --concurrency 2"},
+		{body, "tcp://:8080", "instance"},
+		{cluster.InstanceSpec{}, "unix:///run/s", "instance"},
+	} {
+		if got := strings.Join(instances.Arguments(c.spec, c.listen), " "); got != c.want {
+			t.Errorf("%+v at %s: %q", c.spec, c.listen, got)
 		}
 	}
 }
