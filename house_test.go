@@ -45,7 +45,7 @@ var layers = map[string][]string{
 	"scaling/systems":    {"scaling", "batching", "coldstart", "cluster"},
 	"batching":           {"cluster"},
 	"coldstart":          {},
-	"papers/batch":       {"batching", "coldstart", "cluster", "scaling"},
+	"papers/batch":       {"batching", "coldstart", "cluster", "scaling", "provider/annotation"},
 	"variant":            {},
 	"partition":          {"model", "profiler"},
 	"shadow":             {"model", "profiler"},

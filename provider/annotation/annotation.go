@@ -191,10 +191,10 @@ const (
 	LeastModelMemory = 16 << 20
 )
 
-// knownKeys lists the keys of the two prefixes under which an unknown key is refused. Such a
-// key is a misspelling that would change nothing.
+// knownKeys lists the core's keys of the two prefixes under which an unknown key is refused. Such a
+// key is a misspelling that would change nothing. Papers add theirs with [Register].
 var knownKeys = map[string][]string{
-	"com.openfaas.slo.":   {SLOAccuracy, SLOBudget, SLOLatency, SLOLatencyMin, SLOPercentile},
+	"com.openfaas.slo.":   {SLOAccuracy, SLOLatency, SLOLatencyMin, SLOPercentile},
 	"com.openfaas.infer.": {InferDevice, InferHedge, InferImage, InferKeepAlive, InferMaxBatch, InferMaxShapes, InferModel, InferPartition, InferPartitionInstances, InferPolicy, InferPrefer, InferShadow, InferShapes, InferVariants, InferWeight},
 }
 
@@ -213,8 +213,6 @@ type Inference struct {
 	// Percentile is SLOPercentile, in (0, 100).
 	Percentile       float64
 	PercentileStated bool // the deployment gives it
-	// Budget is SLOBudget, 0 for no bound.
-	Budget float64
 	// Accuracy is SLOAccuracy, 0 for no bound.
 	Accuracy float64
 	// Variants are the names in InferVariants, separated by commas, "" for all that the
@@ -259,6 +257,8 @@ type Inference struct {
 	// ScaleTargetProportion of the deployment. 0: load does not scale the function.
 	ScaleType   string
 	ScaleTarget float64
+	// Stated has the values of keys that papers add ([Register]).
+	Stated Stated
 	// Limits and Requests are the deployment's resources per instance. A resource that
 	// it does not name is 0.
 	Limits, Requests cluster.Resources
@@ -381,11 +381,10 @@ func isRead(key, value string) (bool, error) {
 		if !strings.HasPrefix(key, prefix) {
 			continue
 		}
-		if slices.Contains(keys, key) {
+		if slices.Contains(keys, key) || Added(key) {
 			return true, nil
 		}
-		return false, &Error{Key: shorten(key), Value: value,
-			Why: "there is no such key; it must be one of " + strings.Join(keys, ", ")}
+		return false, noSuchKey(key, value, prefix)
 	}
 	return false, nil
 }
@@ -413,6 +412,9 @@ func (in *Inference) checkShadow() error {
 
 // set reads one key.
 func (in *Inference) set(key, value string) (err error) {
+	if k, is := added[key]; is {
+		return k.Set(in, value)
+	}
 	switch key {
 	case SLOLatency:
 		in.IsInference = true
@@ -424,8 +426,6 @@ func (in *Inference) set(key, value string) (err error) {
 		in.Shortest, err = duration(key, value, LongestSLO, "50ms")
 	case SLOPercentile:
 		in.Percentile, err = percentile(key, value)
-	case SLOBudget:
-		in.Budget, err = budget(key, value)
 	case SLOAccuracy:
 		in.Accuracy, err = accuracy(key, value)
 	case InferVariants:
