@@ -46,6 +46,7 @@ var layers = map[string][]string{
 	"batching":           {"cluster"},
 	"coldstart":          {},
 	"papers/batch":       {"batching", "coldstart", "cluster", "scaling", "provider/annotation"},
+	"papers/infaas":      {"backoff", "filelock", "variant", "cluster", "instance", "model", "provider"},
 	"variant":            {},
 	"partition":          {"model", "profiler"},
 	"shadow":             {"model", "profiler"},
@@ -70,7 +71,7 @@ var alone = []string{"cluster", "instance/frame", "instance/duplex", "model/tens
 // pure lists the packages that decide and do not act, with all below them. drivers
 // lists the exceptions: the backends and the measuring packages.
 var (
-	pure    = []string{"batching", "scaling", "coldstart", "variant", "partition", "shadow", "profiler", "cluster", "model/cut", "health", "papers/batch"}
+	pure    = []string{"batching", "scaling", "coldstart", "variant", "partition", "shadow", "profiler", "cluster", "model/cut", "health", "papers/batch", "papers/infaas/registration"}
 	drivers = []string{"cluster/local", "cluster/kubernetes", "cluster/sets", "profiler/measuring", "health/probe"}
 )
 

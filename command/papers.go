@@ -3,5 +3,6 @@ package command
 // The papers beside the core, one a line. Each registers what it adds when it is initialised; without
 // its line and its folder the program has everything but that.
 import (
-	_ "github.com/faas-infer/faas-infer/papers/batch" // the policy batch
+	_ "github.com/faas-infer/faas-infer/papers/batch"  // the policy batch
+	_ "github.com/faas-infer/faas-infer/papers/infaas" // variants of models
 )

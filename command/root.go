@@ -11,6 +11,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster/local/process"
 	"github.com/faas-infer/faas-infer/command/load"
+	"github.com/faas-infer/faas-infer/command/plug"
 	"github.com/faas-infer/faas-infer/command/profile"
 	"github.com/faas-infer/faas-infer/command/report"
 )
@@ -59,5 +60,6 @@ an objective is an ordinary function: any program, with one answer for each requ
 		newVariantsCommand(),
 		newRedirectCommand(),
 	)
+	plug.AddTo(root)
 	return root
 }

@@ -137,7 +137,7 @@ func (f *ProviderFlags) control(ctx context.Context, b Base, models, ordinary cl
 	}
 	o.OneMachine = true
 	o.Backend, o.Models, o.Secrets = models, found.Children, secrets
-	o.Bundles, o.Register, o.Cuttable = found, found.Register, found.Cuttable
+	o.Bundles, o.Improver, o.Cuttable = found, found, found.Cuttable
 	o.Move, o.CPU, o.Mapped = machine.Move, machine.CPU, onnxruntime.MappedWeights
 	o.Shadows = localShadows{Shadows{found.Children, (*mutual.Identity)(nil).Dial, relayOf}, beside, crossed(ctx, b.Log)}
 	o.Devices = found.Children.GPUs(machine.GPUs().Inventory, nil)

@@ -39,7 +39,7 @@ type Cutter struct {
 	dir    string
 	models *children.Models
 	log    zerolog.Logger
-	jobs   jobs
+	jobs   Jobs
 	// loading is how many times a part's size an instance takes beside partition.Overhead while
 	// it loads the part, 1 if it maps what was prepared.
 	loading float64
@@ -302,7 +302,7 @@ func (c *Cutter) make(ctx context.Context, w wanted, leaderWill bool) error {
 	if err := os.MkdirAll(c.dir, 0o700); err != nil {
 		return err
 	}
-	return c.jobs.run(ctx, w.dir, w.key, func(ctx context.Context) error {
+	return c.jobs.Run(ctx, w.dir, w.key, func(ctx context.Context) error {
 		if made, err := c.settle(w, true); made || err != nil {
 			return err
 		}

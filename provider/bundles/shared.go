@@ -150,7 +150,7 @@ func (c *Cutter) note(f *provider.Function, all []wanted) {
 	c.used.Store(f.Name, u)
 }
 
-// BeginTidying removes plans that no function has used for unusedFor every tidyPeriod, until Close.
+// BeginTidying removes plans that no function has used for UnusedFor every tidyPeriod, until Close.
 // functions lists the stored functions. It is for providers whose instances do not load what was
 // prepared from plans.
 func (c *Cutter) BeginTidying(functions func(namespace string) ([]store.Function, error)) {
@@ -189,7 +189,7 @@ func (c *Cutter) tidy(now time.Time, functions []store.Function) (removed []stri
 		}
 		return true
 	})
-	before := now.Add(-unusedFor)
+	before := now.Add(-UnusedFor)
 	removed, err = c.removeUnused(before)
 	if c.shared.Plans != nil && c.shared.Leads() {
 		if failed := c.shared.Plans.KeepPlans(shared, before); failed != nil {

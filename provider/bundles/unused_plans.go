@@ -14,7 +14,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider/store"
 )
 
-// tidyPlans removes the plans and prepared parts that nothing has used for unusedFor. A function uses
+// tidyPlans removes the plans and prepared parts that nothing has used for UnusedFor. A function uses
 // those of its models as they are now, for its limits and its objective; an instance uses the parts
 // that it has loaded. The time of the last use is a directory's time of modification. Other providers
 // of this user note their uses in the same directory of parts.
@@ -34,8 +34,8 @@ func (r *Registrar) tidyPlans(now time.Time, functions []store.Function, running
 			_ = member.Use(i.Artefact.Model, now) // It has loaded what is damaged now.
 		}
 	}
-	removed, err = r.cutter.removeUnused(now.Add(-unusedFor))
-	parts, failed := member.RemoveUnused(r.Children.Prepared, now.Add(-unusedFor))
+	removed, err = r.cutter.removeUnused(now.Add(-UnusedFor))
+	parts, failed := member.RemoveUnused(r.Children.Prepared, now.Add(-UnusedFor))
 	return append(removed, parts...), errors.Join(err, failed)
 }
 
@@ -84,7 +84,7 @@ func (c *Cutter) use(now time.Time, f *provider.Function, m control.Model) error
 // were killed while they wrote some.
 func (c *Cutter) removeUnused(after time.Time) (removed []string, err error) {
 	// The names of those that were not finished begin with a dot. They match, too.
-	c.jobs.idle(func() { removed, err = plansIn(c.dir).RemoveUnused("*", after) })
+	c.jobs.Idle(func() { removed, err = plansIn(c.dir).RemoveUnused("*", after) })
 	for _, dir := range removed {
 		c.read.Delete(dir)
 	}

@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/faas-infer/faas-infer/instance/python/environment"
+	"github.com/faas-infer/faas-infer/papers/infaas/registration"
 	"github.com/faas-infer/faas-infer/provider/bundles"
-	"github.com/faas-infer/faas-infer/variant"
 )
 
 // withModels makes a bundle of models of the zoo, each with its own seed.
@@ -86,11 +86,11 @@ func TestModelVariants(t *testing.T) {
 	if f["a.accuracy"] < 50 || f["a.latency_ms"] <= 0 || f["register_s"] <= 0 || f["a.stated"] != 0 {
 		t.Errorf("%v", f)
 	}
-	text, err := os.ReadFile(filepath.Join(out, variant.RegistrationFile))
+	text, err := os.ReadFile(filepath.Join(out, registration.File))
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := variant.ReadRegistration(text)
+	r, err := registration.Read(text)
 	if err != nil || len(r.Variants) < 2 || r.Variants[0].File != "a.onnx" || len(r.Variants)+len(r.Dropped) != 3 || r.Data == "" {
 		t.Fatalf("%+v, %v", r, err)
 	}
@@ -101,7 +101,7 @@ func TestModelVariants(t *testing.T) {
 			t.Errorf("%+v", v)
 		}
 	}
-	want = append(want, ".lock", "mine.onnx", tableFile, variant.RegistrationFile)
+	want = append(want, ".lock", "mine.onnx", tableFile, registration.File)
 	slices.Sort(want)
 	if got := files(t, out); !slices.Equal(got, want) {
 		t.Errorf("there are %q, want %q", got, want)
