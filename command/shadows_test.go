@@ -16,6 +16,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/command/instances"
 	"github.com/faas-infer/faas-infer/instance/mutual"
 	"github.com/faas-infer/faas-infer/instance/mutual/mutualtest"
 	"github.com/faas-infer/faas-infer/instance/pair"
@@ -103,8 +104,7 @@ func TestTellOverTLS(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f := &instanceFlags{identity: i, part: -1}
-		server := &http.Server{Handler: f.guarded(mux), ConnContext: mutual.WithConn}
+		server := &http.Server{Handler: instances.Guarded(i, mux), ConnContext: mutual.WithConn}
 		go func() { _ = server.Serve(i.Listen(l)) }()
 		t.Cleanup(func() { _ = server.Close() })
 		return cluster.Instance{Network: mutual.Network, Address: l.Addr().String()}

@@ -17,6 +17,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster/local"
 	"github.com/faas-infer/faas-infer/cluster/local/process"
 	"github.com/faas-infer/faas-infer/coldstart"
+	"github.com/faas-infer/faas-infer/command/instances"
 	"github.com/faas-infer/faas-infer/command/profile/shares"
 	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/instance/mutual"
@@ -55,7 +56,9 @@ func (f *ProviderFlags) instanceCommand(spec cluster.InstanceSpec, socket string
 	if spec.Kind == cluster.Process {
 		return watchdogCommand(spec, socket)
 	}
-	argv = append([]string{process.Self(), "instance", "--prepared", spec.Model, "--warm", f.warmDir()}, f.InstanceArguments(spec)...)
+	listen := "unix://" + socket
+	argv = append([]string{process.Self()}, f.InstanceArguments(spec, listen)...)
+	argv = append(argv, "--prepared", spec.Model, "--warm", f.warmDir())
 	if spec.Original != "" {
 		argv = append(argv, "--model", spec.Original)
 	}
@@ -65,7 +68,7 @@ func (f *ProviderFlags) instanceCommand(spec cluster.InstanceSpec, socket string
 	if spec.Config.GPU > 0 && f.standBy || spec.Role == cluster.Shadow {
 		argv = append(argv, "--standby", f.standbyDir())
 	}
-	argv = append(append(argv, pairArguments(spec, socket)...), "--listen", "unix://"+socket)
+	argv = append(append(argv, pairArguments(spec, socket)...), "--listen", listen)
 	for _, name := range []string{"FAAS_INFER_ONNXRUNTIME", "XDG_CACHE_HOME"} {
 		if value := os.Getenv(name); value != "" {
 			env = append(env, name+"="+value)
@@ -74,15 +77,14 @@ func (f *ProviderFlags) instanceCommand(spec cluster.InstanceSpec, socket string
 	return argv, env
 }
 
-// InstanceArguments returns the arguments of "faas-infer instance" that are the same on
-// every platform: all except the model's path, its plan, and the address to listen at. A
-// member of a set is told its number, and its threads and memory are its share. The memory that
-// instances map together is left out: the engine must not take it for tensors.
-func (f *ProviderFlags) InstanceArguments(spec cluster.InstanceSpec) []string {
-	argv := []string{"--name", functionName(spec.Function),
+// InstanceArguments returns "instance", its role, and the arguments that are the same on every platform: all
+// except the model's path and --listen, the address. The threads and the memory of a member of a set are its
+// share. The memory that instances map together is left out: the engine must not take it for tensors.
+func (f *ProviderFlags) InstanceArguments(spec cluster.InstanceSpec, listen string) []string {
+	argv := append(instances.Arguments(spec, listen), "--name", functionName(spec.Function),
 		"--threads", strconv.Itoa(spec.Config.Threads()), "--max-batch", strconv.Itoa(spec.Config.Batch),
 		"--memory", strconv.FormatInt(spec.Config.Own(), 10), "--body-limit", strconv.FormatInt(f.maxBody, 10),
-		"--max-rows", strconv.Itoa(rowsPerRequest)}
+		"--max-rows", strconv.Itoa(rowsPerRequest))
 	if spec.Images != "" && spec.Member == 0 {
 		argv = append(argv, "--image", spec.Images)
 	}
@@ -91,9 +93,6 @@ func (f *ProviderFlags) InstanceArguments(spec cluster.InstanceSpec) []string {
 	}
 	if spec.MaxShapes != "" && spec.Member == 0 {
 		argv = append(argv, "--max-shapes", spec.MaxShapes)
-	}
-	if spec.Set != "" {
-		argv = append(argv, "--part", strconv.Itoa(spec.Member))
 	}
 	if spec.Role == cluster.Trial {
 		argv = append(argv, "--trial")

@@ -213,15 +213,12 @@ func (i *images) keychain(ctx context.Context, d types.FunctionDeployment) (auth
 // instanceArguments returns the arguments of the image's program in a model's pod.
 func (f *providerFlags) instanceArguments(spec cluster.InstanceSpec) []string {
 	file, _, _ := strings.Cut(spec.Model, "@")
-	args := append([]string{"instance", "--model", file, "--listen", image.Listen}, f.InstanceArguments(spec)...)
+	args := append(f.InstanceArguments(spec, image.Listen), "--model", file, "--listen", image.Listen)
 	if spec.Role == cluster.Shadow {
 		args = append(args, shadowArguments(spec)...)
 	}
 	if f.instances.tls != "" {
 		args = append(args, "--tls", podspec.CertificatePath)
-	}
-	if spec.Set != "" { // It cuts its own part out of the model in its image.
-		args = append(args, "--plan", spec.Plan)
 	}
 	return args
 }

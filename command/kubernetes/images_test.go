@@ -122,7 +122,7 @@ func TestMembersAreToldThePlan(t *testing.T) {
 	spec := cluster.InstanceSpec{ID: "s", Set: "s", Function: "vgg.openfaas-fn", Config: cluster.Config{Batch: 1, Parts: 2},
 		Artefact: cluster.Artefact{Model: "/bundle/model.onnx@sha256:1", Plan: `{"model":"m"}`}}
 	args := strings.Join(f.instanceArguments(spec), " ")
-	if !strings.HasPrefix(args, "instance --model /bundle/model.onnx --listen ") || !strings.HasSuffix(args, ` --part 0 --plan {"model":"m"}`) {
+	if !strings.HasPrefix(args, `instance member --part 0 --plan {"model":"m"} `) || !strings.Contains(args, " --model /bundle/model.onnx --listen ") {
 		t.Errorf("the member is started with %s", args)
 	}
 	if spec.Set = ""; strings.Contains(strings.Join(f.instanceArguments(spec), " "), "--plan") {

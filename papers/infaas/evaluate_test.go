@@ -1,4 +1,4 @@
-package command
+package infaas
 
 import (
 	"archive/zip"
@@ -11,12 +11,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/faas-infer/faas-infer/command/commandtest"
 	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/instance/labelled"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/instance/protocol"
 	"github.com/faas-infer/faas-infer/model/tensor"
-	"github.com/faas-infer/faas-infer/model/zoo"
 	"github.com/faas-infer/faas-infer/papers/infaas/registration"
 	"github.com/faas-infer/faas-infer/provider/children"
 )
@@ -90,20 +90,6 @@ func TestAgree(t *testing.T) {
 			t.Errorf("%+v: %v", c, got)
 		}
 	}
-}
-
-// zooModel writes a model of the zoo.
-func zooModel(t *testing.T, name string, seed uint64) string {
-	t.Helper()
-	m, err := zoo.Make(name, seed)
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(t.TempDir(), name+".onnx")
-	if err := m.WriteFile(file); err != nil {
-		t.Fatal(err)
-	}
-	return file
 }
 
 // npz writes rows of images for the zoo's mnist, with labels.
@@ -198,8 +184,8 @@ func classesOf(t *testing.T, file string, rows int) []int64 {
 
 // A model's own answers as labels give 100 %, and less if some are changed.
 func TestEvaluate(t *testing.T) {
-	t.Setenv(commandEnv, "1")
-	file, cache := zooModel(t, "mnist", 1), t.TempDir()
+	t.Setenv(commandtest.Env, "1")
+	file, cache := commandtest.ZooModel(t, "mnist", 1), t.TempDir()
 	labels := classesOf(t, file, 40)
 	for _, wrong := range []int{0, 10} {
 		for i := range wrong {
@@ -216,8 +202,8 @@ func TestEvaluate(t *testing.T) {
 }
 
 func TestEvaluateAgainst(t *testing.T) {
-	t.Setenv(commandEnv, "1")
-	file, other, cache := zooModel(t, "mnist", 1), zooModel(t, "mnist", 2), t.TempDir()
+	t.Setenv(commandtest.Env, "1")
+	file, other, cache := commandtest.ZooModel(t, "mnist", 1), commandtest.ZooModel(t, "mnist", 2), t.TempDir()
 	if f := figures(t, "model", "evaluate", file, "--against", file, "--rows", "30", "--prepared", cache); f["agreement"] != 100 || f["rows"] != 30 {
 		t.Errorf("against itself: %v", f)
 	}
@@ -231,8 +217,8 @@ func TestEvaluateAgainst(t *testing.T) {
 }
 
 func TestEvaluateRefuses(t *testing.T) {
-	t.Setenv(commandEnv, "1")
-	mnist, dssm, cache := zooModel(t, "mnist", 1), zooModel(t, "dssm", 1), t.TempDir()
+	t.Setenv(commandtest.Env, "1")
+	mnist, dssm, cache := commandtest.ZooModel(t, "mnist", 1), commandtest.ZooModel(t, "dssm", 1), t.TempDir()
 	two := withModels(t, "models: [{name: a, model: a.onnx}, {name: b, model: b.onnx}]\n", "mnist", "mnist")
 	one := withModels(t, "engine: onnx\nmodel: a.onnx\n", "mnist")
 	python := withModels(t, "engine: python\nhandler: handler.py\n")

@@ -7,48 +7,9 @@ import (
 	"testing"
 
 	"github.com/faas-infer/faas-infer/model/bundle"
-	"github.com/faas-infer/faas-infer/model/zoo"
 	"github.com/faas-infer/faas-infer/provider/bundles"
 	"github.com/faas-infer/faas-infer/provider/children"
 )
-
-// withModels makes a bundle of models of the zoo, each with its own seed.
-func withModels(t *testing.T, manifest string, models ...string) string {
-	t.Helper()
-	dir := t.TempDir()
-	for i, name := range models {
-		writeZoo(t, filepath.Join(dir, string(rune('a'+i))+".onnx"), name, uint64(i+1))
-	}
-	if err := os.WriteFile(filepath.Join(dir, "bundle.yaml"), []byte(manifest), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	return dir
-}
-
-// writeZoo writes a model of the zoo to a file.
-func writeZoo(t *testing.T, file, name string, seed uint64) {
-	t.Helper()
-	m, err := zoo.Make(name, seed)
-	if err == nil {
-		err = m.WriteFile(file)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// files lists a directory.
-func files(t *testing.T, dir string) (names []string) {
-	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range entries {
-		names = append(names, e.Name())
-	}
-	return names
-}
 
 // placeOf returns the variants of a provider whose image app:v1 has a bundle, and a function that opens it.
 func placeOf(t *testing.T, dir string) (v *Variants, open func() *bundle.Bundle) {

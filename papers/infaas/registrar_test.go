@@ -1,4 +1,4 @@
-package command
+package infaas
 
 import (
 	"errors"
@@ -12,7 +12,6 @@ import (
 
 	"github.com/faas-infer/faas-infer/instance/python/environment"
 	"github.com/faas-infer/faas-infer/model/bundle"
-	"github.com/faas-infer/faas-infer/papers/infaas"
 	"github.com/faas-infer/faas-infer/papers/infaas/registration"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/bundles"
@@ -31,7 +30,7 @@ func TestRegistrar(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := &provider.Function{}
-	f.Deployment.Image, f.Inference.Stated = "app:v1", f.Inference.Stated.With(infaas.VariantsKey, "auto")
+	f.Deployment.Image, f.Inference.Stated = "app:v1", f.Inference.Stated.With(VariantsKey, "auto")
 	r := bundles.New(bundles.Dir(root), state, children.New(children.Config{Prepared: t.TempDir()}), zerolog.Nop())
 	b, err := bundle.Open(root, f.Deployment.Image)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/command/commandtest"
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/papers/infaas/registration"
 	"github.com/faas-infer/faas-infer/provider/bundles"
@@ -24,7 +25,7 @@ func makes(t *testing.T, bundle, dir string) {
 	t.Helper()
 	const file = "static-0123456789abcdef.onnx"
 	err := os.MkdirAll(filepath.Join(dir, Unfinished+"1"), 0o755)
-	writeZoo(t, filepath.Join(dir, file), "mnist", 9)
+	err = errors.Join(err, os.Rename(commandtest.ZooModel(t, "mnist", 9), filepath.Join(dir, file)))
 	var r registration.Registration
 	for _, v := range []registration.Registered{{Name: "a", File: filepath.Join(bundle, "a.onnx")}, {Name: "a-int8", File: filepath.Join(dir, file), Generated: true}} {
 		hash, wrong := model.ContentHash(v.File)

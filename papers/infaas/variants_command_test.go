@@ -1,4 +1,4 @@
-package command
+package infaas
 
 import (
 	"encoding/csv"
@@ -9,18 +9,18 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/faas-infer/faas-infer/command/commandtest"
 	"github.com/faas-infer/faas-infer/instance/python/environment"
 	"github.com/faas-infer/faas-infer/papers/infaas/registration"
-	"github.com/faas-infer/faas-infer/provider/bundles"
 )
 
 // withModels makes a bundle of models of the zoo, each with its own seed.
 func withModels(t *testing.T, manifest string, models ...string) string {
 	t.Helper()
-	t.Setenv(commandEnv, "1")
+	t.Setenv(commandtest.Env, "1")
 	dir := t.TempDir()
 	for i, name := range models {
-		if err := os.Rename(zooModel(t, name, uint64(i+1)), filepath.Join(dir, string(rune('a'+i))+".onnx")); err != nil {
+		if err := os.Rename(commandtest.ZooModel(t, name, uint64(i+1)), filepath.Join(dir, string(rune('a'+i))+".onnx")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -195,12 +195,12 @@ func TestModelVariantsRefuses(t *testing.T) {
 	if _, err := execute(t, "model", "variants", dir); err == nil || !strings.Contains(err.Error(), "model a: labelled data: row 7 has the label 10") {
 		t.Errorf("labels that do not fit: %v", err)
 	}
-	lock, err := bundles.LockDir(filepath.Join(dir, "variants"))
+	lock, err := LockDir(filepath.Join(dir, "variants"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer lock.Close()
-	if _, err := execute(t, "model", "variants", dir); !errors.Is(err, bundles.ErrBusy) {
+	if _, err := execute(t, "model", "variants", dir); !errors.Is(err, ErrBusy) {
 		t.Errorf("a second run at once: %v", err)
 	}
 }

@@ -1,10 +1,9 @@
-package command
+package instances
 
 import (
 	"bytes"
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/faas-infer/faas-infer/command/commandtest"
 	"github.com/faas-infer/faas-infer/instance/copies"
 	"github.com/faas-infer/faas-infer/instance/cuda"
 )
@@ -24,9 +24,9 @@ import (
 func sharing(t *testing.T, model, dir string, more ...string) (pid int, log string) {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "s")
-	c := exec.Command(os.Args[0], append([]string{"instance", "--model", model, "--listen", "unix://" + socket}, more...)...)
-	c.Env = append(os.Environ(), commandEnv+"=1", copies.Env+"="+dir)
-	log = string(startUntilReady(t, c))
+	c := commandtest.Command(append([]string{"instance", "--model", model, "--listen", "unix://" + socket}, more...)...)
+	c.Env = append(c.Env, copies.Env+"="+dir)
+	log = string(commandtest.UntilReady(t, c))
 	t.Cleanup(func() { _, _ = c.Process.Kill(), c.Wait() })
 	return c.Process.Pid, log
 }
@@ -48,7 +48,7 @@ func mapped(t *testing.T, pid int, name string) string {
 
 // The first instance prepares the model, and all map the same file.
 func TestInstancesShareACopy(t *testing.T) {
-	model, dir := zooModel(t, "resnet-20", 1), t.TempDir()
+	model, dir := commandtest.ZooModel(t, "resnet-20", 1), t.TempDir()
 	var files []string
 	for i := range 2 {
 		pid, log := sharing(t, model, dir)
@@ -77,7 +77,7 @@ func TestInstancesShareACopy(t *testing.T) {
 
 // An instance that cannot have a copy loads the model as it is.
 func TestInstanceWithoutACopy(t *testing.T) {
-	model := zooModel(t, "mnist", 1)
+	model := commandtest.ZooModel(t, "mnist", 1)
 	if _, log := sharing(t, model, filepath.Join(t.TempDir(), "none")); !strings.Contains(log, "no such file") {
 		t.Errorf("without a directory it says %s", log)
 	}
@@ -100,7 +100,7 @@ func TestCopyOnGPUAfterAKill(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer shared.Close()
-	f := &instanceFlags{model: "/bundle/model.onnx", shared: shared}
+	f := &Flags{Model: "/bundle/model.onnx", shared: shared}
 	var log bytes.Buffer
 	keeps := func(why, want string) (end func()) {
 		t.Helper()

@@ -1,4 +1,4 @@
-package command
+package gillis
 
 import (
 	"context"
@@ -8,7 +8,9 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/faas-infer/faas-infer/command/instances"
 	"github.com/faas-infer/faas-infer/command/partitioning"
+	"github.com/faas-infer/faas-infer/command/profile"
 	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/model"
@@ -77,6 +79,6 @@ func (o *partitionOptions) writeServed(ctx context.Context, m *model.Model, file
 
 // prepareLarge prepares a large part in a process of its own.
 func prepareLarge(ctx context.Context, file, cache string) error {
-	_, err := prepareApart("", sizeFlags{})(ctx, file, cache)
+	_, err := instances.PrepareApart("", profile.SizeFlags{})(ctx, file, cache)
 	return err
 }

@@ -1,4 +1,4 @@
-package command
+package instances
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/faas-infer/faas-infer/command/commandtest"
 	"github.com/faas-infer/faas-infer/instance/copies"
 	"github.com/faas-infer/faas-infer/instance/mutual"
 	"github.com/faas-infer/faas-infer/instance/mutual/mutualtest"
@@ -33,7 +34,7 @@ func order(t *testing.T, socket string, o pair.Order) (status int, text string) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer, err := socketClient(t, socket).Do(r)
+	answer, err := commandtest.Client(t, socket).Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +72,7 @@ func TestPairSharesACopy(t *testing.T) {
 // pairByCopy pairs a shadow and a body with further arguments over a network, and returns the address of the
 // shadow's relay.
 func pairByCopy(t *testing.T, network string, arguments ...string) (relay string) {
-	model, dir := zooModel(t, "resnet-20", 1), t.TempDir()
+	model, dir := commandtest.ZooModel(t, "resnet-20", 1), t.TempDir()
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -79,16 +80,16 @@ func pairByCopy(t *testing.T, network string, arguments ...string) (relay string
 	relay = free.Addr().String()
 	free.Close()
 	t.Setenv(copies.Env, dir)
-	shadow, socket := self(append([]string{"instance", "--model", model, "--listen", "unix://" + filepath.Join(t.TempDir(), "s"), "--shadow", "0:6", "--relay", "tcp://" + relay,
+	shadow, socket := commandtest.Command(append([]string{"instance", "--model", model, "--listen", "unix://" + filepath.Join(t.TempDir(), "s"), "--shadow", "0:6", "--relay", "tcp://" + relay,
 		"--max-batch", "8", "--memory", fmt.Sprint(128 << 20)}, arguments...)...), filepath.Join(t.TempDir(), "b")
 	ready := make(chan struct{})
 	go func() {
 		defer close(ready)
-		startUntilReady(t, shadow)
+		commandtest.UntilReady(t, shadow)
 	}()
 	t.Setenv(pair.BodyEnv, "1")
-	body := self(append([]string{"instance", "--name", "m", "--model", model, "--listen", "unix://" + socket, "--max-batch", "8"}, arguments...)...)
-	if log := startUntilReady(t, body); !strings.Contains(string(log), "prepared the model") {
+	body := commandtest.Command(append([]string{"instance", "--name", "m", "--model", model, "--listen", "unix://" + socket, "--max-batch", "8"}, arguments...)...)
+	if log := commandtest.UntilReady(t, body); !strings.Contains(string(log), "prepared the model") {
 		t.Errorf("the body says %s", log)
 	}
 	t.Cleanup(func() {
@@ -129,7 +130,7 @@ func pairByCopy(t *testing.T, network string, arguments ...string) (relay string
 		if !bytes.Equal(infer(), want) {
 			t.Fatal("with a shadow the answer differs")
 		}
-		answer, err := socketClient(t, socket).Get("http://instance" + pair.ShadowsPath)
+		answer, err := commandtest.Client(t, socket).Get("http://instance" + pair.ShadowsPath)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -147,11 +148,11 @@ func pairByCopy(t *testing.T, network string, arguments ...string) (relay string
 
 // A body that cannot have a copy of its model serves it and refuses shadows. A shadow that cannot waits for no one.
 func TestBodyWithoutACopy(t *testing.T) {
-	model, socket := zooModel(t, "mnist", 1), filepath.Join(t.TempDir(), "b")
+	model, socket := commandtest.ZooModel(t, "mnist", 1), filepath.Join(t.TempDir(), "b")
 	t.Setenv(copies.Env, filepath.Join(t.TempDir(), "none"))
 	t.Setenv(pair.BodyEnv, "1")
-	body := self("instance", "--model", model, "--listen", "unix://"+socket)
-	startUntilReady(t, body)
+	body := commandtest.Command("instance", "--model", model, "--listen", "unix://"+socket)
+	commandtest.UntilReady(t, body)
 	defer func() { _, _ = body.Process.Kill(), body.Wait() }()
 	if status, text := order(t, socket, pair.Order{Phi: "0:1", Shadows: []pair.Address{{Network: "tcp", Address: "127.0.0.1:1"}}}); status != http.StatusBadRequest || !strings.Contains(text, "no prepared copy") {
 		t.Errorf("%d %s", status, text)
@@ -159,7 +160,7 @@ func TestBodyWithoutACopy(t *testing.T) {
 	if status, text := order(t, socket, pair.Order{}); status != http.StatusNoContent {
 		t.Errorf("none: %d %s", status, text)
 	}
-	c := self("instance", "--model", model, "--listen", "unix://"+filepath.Join(t.TempDir(), "s"), "--shadow", "0:1", "--relay", "tcp://127.0.0.1:0")
+	c := commandtest.Command("instance", "--model", model, "--listen", "unix://"+filepath.Join(t.TempDir(), "s"), "--shadow", "0:1", "--relay", "tcp://127.0.0.1:0")
 	if out, err := c.CombinedOutput(); err == nil || !strings.Contains(string(out), os.ErrNotExist.Error()) && !strings.Contains(string(out), "no such file") {
 		t.Errorf("%v: %s", err, out)
 	}

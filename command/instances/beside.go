@@ -1,4 +1,4 @@
-package command
+package instances
 
 import (
 	"context"
@@ -21,25 +21,25 @@ import (
 
 // beside returns the engine that runs the model in a process beside the instance; false
 // if the instance runs the model itself.
-func (f *instanceFlags) beside() (engine.Kind, bool) {
-	if f.prepared != "" {
-		return engines.Prepared(f.prepared)
+func (f *Flags) beside() (engine.Kind, bool) {
+	if f.Prepared != "" {
+		return engines.Prepared(f.Prepared)
 	}
-	return engines.Of(f.model), engines.IsManifest(f.model)
+	return engines.Of(f.Model), engines.IsManifest(f.Model)
 }
 
 // loadBeside starts the process that runs the model, and runs the model once if the engine
 // asks for it. A bundle that was not prepared is prepared, or used in place.
-func (f *instanceFlags) loadBeside(ctx context.Context, kind engine.Kind, logger zerolog.Logger) (instance.Engine, instance.Startup, error) {
-	o := engine.Options{Threads: f.threads, MaxBatch: f.maxBatch, Warm: f.warm, Memory: f.engineMemory(), Library: f.library, Logger: logger}
+func (f *Flags) loadBeside(ctx context.Context, kind engine.Kind, logger zerolog.Logger) (instance.Engine, instance.Startup, error) {
+	o := engine.Options{Threads: f.Threads, MaxBatch: f.MaxBatch, Warm: f.warm, Memory: f.EngineMemory(), Library: f.Library, Logger: logger}
 	if gpu.Shared(os.Getenv) {
 		o.Warm = "" // A process that is warm has no GPU.
 	}
 	switch {
 	case kind.TakesDevice:
 		o.CUDA = f.onGPU()
-	case f.device != "" && f.device != automatic:
-		return nil, instance.Startup{}, fmt.Errorf("--device is %s: it is for ONNX models only; leave it out, as a model in Python or a model server chooses its device itself", f.device)
+	case f.Device != "" && f.Device != automatic:
+		return nil, instance.Startup{}, fmt.Errorf("--device is %s: it is for ONNX models only; leave it out, as a model in Python or a model server chooses its device itself", f.Device)
 	}
 	if f.trial {
 		o.Timeout = profile.TrialTimeout
@@ -65,11 +65,11 @@ func (f *instanceFlags) loadBeside(ctx context.Context, kind engine.Kind, logger
 }
 
 // measured makes an instance with --trial measure its model when it is asked to.
-func (f *instanceFlags) measured(s *served) error {
+func (f *Flags) measured(s *Served) error {
 	if !f.trial {
 		return nil
 	}
-	e, ok := s.closer.(engine.Running)
+	e, ok := s.Closer.(engine.Running)
 	if !ok {
 		return errors.New("--trial: only a bundle that Python, a model server or a program runs measures its model; leave it out")
 	}
@@ -77,27 +77,27 @@ func (f *instanceFlags) measured(s *served) error {
 	return nil
 }
 
-func (f *instanceFlags) startBeside(ctx context.Context, kind engine.Kind, o engine.Options) (engine.Opened, error) {
-	if f.prepared != "" {
-		return kind.Open(ctx, f.prepared, o)
+func (f *Flags) startBeside(ctx context.Context, kind engine.Kind, o engine.Options) (engine.Opened, error) {
+	if f.Prepared != "" {
+		return kind.Open(ctx, f.Prepared, o)
 	}
 	if kind.InPlace != nil {
-		return kind.InPlace(ctx, f.model, o)
+		return kind.InPlace(ctx, f.Model, o)
 	}
 	cache, err := profile.PreparedDir("")
 	if err != nil {
 		return engine.Opened{}, err
 	}
-	dir, err := kind.Prepare(ctx, f.model, cache)
+	dir, err := kind.Prepare(ctx, f.Model, cache)
 	if err != nil {
 		return engine.Opened{}, err
 	}
 	return kind.Open(ctx, dir, o)
 }
 
-// engineMemory returns what an engine may take of the instance's memory in bytes, 0 for no
+// EngineMemory returns what an engine may take of the instance's memory in bytes, 0 for no
 // limit.
-func (f *instanceFlags) engineMemory() int64 {
+func (f *Flags) EngineMemory() int64 {
 	if f.memory <= 0 {
 		return 0
 	}

@@ -1,4 +1,4 @@
-package command
+package instances
 
 import (
 	"context"
@@ -15,7 +15,6 @@ import (
 
 	"github.com/faas-infer/faas-infer/instance"
 	"github.com/faas-infer/faas-infer/instance/copies"
-	"github.com/faas-infer/faas-infer/instance/member"
 	"github.com/faas-infer/faas-infer/instance/mutual"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/instance/pair"
@@ -23,21 +22,19 @@ import (
 
 // ofPair reports whether the instance is a body or a shadow, and refuses flags that do not fit
 // together.
-func (f *instanceFlags) ofPair() (bool, error) {
-	pod := f.prepared == "" && f.model != "" && os.Getenv(copies.Env) != ""
+func (f *Flags) ofPair() (bool, error) {
+	pod := f.Prepared == "" && f.Model != "" && os.Getenv(copies.Env) != ""
 	if os.Getenv(pair.BodyEnv) != "" && pod && f.mayBeBody() {
-		f.body, f.concurrency = true, bodyBatches
+		f.body, f.Concurrency = true, bodyBatches
 	}
 	switch {
 	case !f.body && f.shadow == "" && f.relay == "":
 		return false, nil
 	case f.body && f.shadow != "":
 		return false, errors.New("--body and --shadow are given: an instance is one of them")
-	case f.prepared == "" && !pod:
+	case f.Prepared == "" && !pod:
 		return false, errors.New("--prepared is missing: a pair shares the form that \"faas-infer instance prepare\" printed")
-	case f.part >= 0:
-		return false, fmt.Errorf("--part is %d: a member of a cut model is in no pair", f.part)
-	case f.device == onCUDA:
+	case f.Device == OnCUDA:
 		return false, errors.New("--device is cuda: a pair computes on CPUs; leave it out")
 	case f.shadow != "" && f.relay == "":
 		return false, errors.New("--relay is missing: give the address where bodies connect, such as unix:///run/shadow.sock")
@@ -52,14 +49,14 @@ func (f *instanceFlags) ofPair() (bool, error) {
 const bodyBatches = 2
 
 // mayBeBody reports whether the instance serves a whole ONNX model on cores and is no shadow.
-func (f *instanceFlags) mayBeBody() bool {
+func (f *Flags) mayBeBody() bool {
 	_, beside := f.beside()
-	return f.shadow == "" && f.part == member.All && !beside && !f.onGPU()
+	return f.shadow == "" && !beside && !f.onGPU()
 }
 
 // pairedByCopy opens a body or a shadow of the copy of the model that the pods of a function on this node
 // share. A body makes the copy if it is the first; without one it serves the whole model and refuses shadows.
-func (f *instanceFlags) pairedByCopy(ctx context.Context, logger zerolog.Logger) (*served, error) {
+func (f *Flags) pairedByCopy(ctx context.Context, logger zerolog.Logger) (*Served, error) {
 	if f.shadow != "" {
 		if err := f.awaitCopy(ctx); err != nil {
 			return nil, err
@@ -72,7 +69,7 @@ func (f *instanceFlags) pairedByCopy(ctx context.Context, logger zerolog.Logger)
 	}
 	f.share(ctx, logger)
 	why := errors.New("there is no prepared copy of the model on its node; its log says why")
-	if f.prepared != "" {
+	if f.Prepared != "" {
 		s, err := f.paired(ctx, logger)
 		if err == nil {
 			return s, nil
@@ -89,27 +86,27 @@ func (f *instanceFlags) pairedByCopy(ctx context.Context, logger zerolog.Logger)
 }
 
 // paired opens a body or a shadow.
-func (f *instanceFlags) paired(ctx context.Context, logger zerolog.Logger) (*served, error) {
-	if err := onnxruntime.Load(f.library); err != nil {
+func (f *Flags) paired(ctx context.Context, logger zerolog.Logger) (*Served, error) {
+	if err := onnxruntime.Load(f.Library); err != nil {
 		return nil, err
 	}
 	if os.Getenv("GOMAXPROCS") == "" {
 		// While something is computed, another thread exchanges tensors.
-		runtime.GOMAXPROCS(max(1, f.threads) + 1)
+		runtime.GOMAXPROCS(max(1, f.Threads) + 1)
 	}
-	o := pair.Options{Threads: f.threads, Memory: f.engineMemory(), MaxRows: f.maxBatch, Dial: f.identity.Dial, Logger: logger}
+	o := pair.Options{Threads: f.Threads, Memory: f.EngineMemory(), MaxRows: f.MaxBatch, Dial: f.Identity.Dial, Logger: logger}
 	if f.body {
 		return f.openBody(ctx, o)
 	}
 	return f.openShadow(ctx, o)
 }
 
-func (f *instanceFlags) openBody(ctx context.Context, o pair.Options) (_ *served, err error) {
-	images, err := f.images()
+func (f *Flags) openBody(ctx context.Context, o pair.Options) (_ *Served, err error) {
+	images, err := f.Images()
 	if err != nil {
 		return nil, err
 	}
-	b, err := pair.OpenBody(f.prepared, o)
+	b, err := pair.OpenBody(f.Prepared, o)
 	if err != nil {
 		return nil, err
 	}
@@ -119,21 +116,21 @@ func (f *instanceFlags) openBody(ctx context.Context, o pair.Options) (_ *served
 		}
 	}()
 	startup := instance.Startup{Library: onnxruntime.LibraryTime(), Load: b.Load()}
-	if b.ExpectedRun() <= f.warmUp {
+	if b.ExpectedRun() <= f.WarmUp {
 		if startup.FirstRun, err = b.Warm(ctx, 1); err != nil {
 			return nil, fmt.Errorf("the model's first run: %w", err)
 		}
 	}
-	options := f.serverOptions(startup, o.Logger)
-	options.Images, options.Concurrency, options.Collectors = images, f.concurrency, []prometheus.Collector{b}
+	options := f.ServerOptions(startup, o.Logger)
+	options.Images, options.Concurrency, options.Collectors = images, f.Concurrency, []prometheus.Collector{b}
 	server, err := instance.NewServer(b, options)
 	if err != nil {
 		return nil, err
 	}
-	return &served{b.Handler(server), options.Startup, b}, nil
+	return &Served{Handler: b.Handler(server), Startup: options.Startup, Closer: b}, nil
 }
 
-func (f *instanceFlags) openShadow(ctx context.Context, o pair.Options) (*served, error) {
+func (f *Flags) openShadow(ctx context.Context, o pair.Options) (*Served, error) {
 	phi, err := pair.ParsePhi(f.shadow)
 	if err != nil {
 		return nil, fmt.Errorf("--shadow: %w", err)
@@ -142,10 +139,10 @@ func (f *instanceFlags) openShadow(ctx context.Context, o pair.Options) (*served
 	if err != nil {
 		return nil, fmt.Errorf("--relay: %w", err)
 	}
-	if f.identity != nil && l.Addr().Network() == "tcp" {
-		l = f.identity.ListenTo(l, mutual.InstanceName) // Bodies are instances.
+	if f.Identity != nil && l.Addr().Network() == "tcp" {
+		l = f.Identity.ListenTo(l, mutual.InstanceName) // Bodies are instances.
 	}
-	s, err := pair.OpenShadow(f.prepared, phi, o)
+	s, err := pair.OpenShadow(f.Prepared, phi, o)
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
@@ -164,7 +161,7 @@ func (f *instanceFlags) openShadow(ctx context.Context, o pair.Options) (*served
 	}
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	startup := instance.Startup{Began: f.began, Library: onnxruntime.LibraryTime(), Load: s.Load()}
-	return &served{mux, startup, closing(stop)}, nil
+	return &Served{Handler: mux, Startup: startup, Closer: closing(stop)}, nil
 }
 
 // closing is a function that closes.
@@ -173,6 +170,6 @@ type closing func() error
 // Close implements io.Closer.
 func (c closing) Close() error { return c() }
 
-// emptySocket is where the empty instance of a node waits, in the directory of standbys: it has the
+// EmptySocket is where the empty instance of a node waits, in the directory of standbys: it has the
 // library and no model, and adopts any shadow (AsyFunc §3.4).
-func emptySocket(dir string) string { return filepath.Join(dir, "empty.sock") }
+func EmptySocket(dir string) string { return filepath.Join(dir, "empty.sock") }

@@ -1,34 +1,27 @@
-package command
+package instances
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
-	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
-	"github.com/faas-infer/faas-infer/cluster"
-	"github.com/faas-infer/faas-infer/cluster/local/process"
 	"github.com/faas-infer/faas-infer/cluster/local/sandbox"
 	"github.com/faas-infer/faas-infer/gpu"
 	"github.com/faas-infer/faas-infer/instance"
 	"github.com/faas-infer/faas-infer/instance/cuda"
-	"github.com/faas-infer/faas-infer/instance/member"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/instance/standby"
 )
 
 // takeStandby lets a process that stands by for this one's share of a GPU become the instance. It
 // returns nil if there is none, or if the instance needs what only this process has.
-func (f *instanceFlags) takeStandby() *standby.Taken {
-	if f.standby == "" || !f.onGPU() && f.shadow == "" || f.library != "" || f.part != member.All {
+func (f *Flags) takeStandby() *standby.Taken {
+	if f.standby == "" || !f.onGPU() && f.shadow == "" || f.Library != "" {
 		return nil
 	}
 	if _, beside := f.beside(); beside {
@@ -44,9 +37,9 @@ func (f *instanceFlags) takeStandby() *standby.Taken {
 	ready, _ := strconv.Atoi(os.Getenv(instance.ReadyEnv)) // 0 for none.
 	// The last flag counts: it does not look for a standby again.
 	o := standby.Order{Arguments: append(os.Args[2:len(os.Args):len(os.Args)], "--standby="), Env: os.Environ(), Dir: dir}
-	socket := standby.SocketOf(f.standby, o.Env, ofShare)
+	socket := standby.SocketOf(f.standby, o.Env, OfShare)
 	if f.shadow != "" {
-		socket = emptySocket(f.standby)
+		socket = EmptySocket(f.standby)
 	}
 	taken, err := standby.Take(socket, o, os.Stderr, ready)
 	if err != nil {
@@ -58,9 +51,9 @@ func (f *instanceFlags) takeStandby() *standby.Taken {
 	return taken
 }
 
-// ofShare reports whether a variable says which GPU a process uses, and how: CUDA's libraries read it
+// OfShare reports whether a variable says which GPU a process uses, and how: CUDA's libraries read it
 // when they are loaded, so a standby must have the same.
-func ofShare(name string) bool {
+func OfShare(name string) bool {
 	return gpu.Ours(name) || strings.HasPrefix(name, "CUDA_") || strings.HasPrefix(name, "CUDNN_") || gpu.Tunes(name)
 }
 
@@ -130,7 +123,7 @@ func become(ctx context.Context, b *standby.Became) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	b.Follow(cancel, func() { os.Exit(1) })
-	c := newInstanceCommand()
+	c := NewCommand()
 	c.SilenceErrors, c.SilenceUsage = true, true
 	c.SetArgs(b.Arguments)
 	code := 0
@@ -140,73 +133,3 @@ func become(ctx context.Context, b *standby.Became) error {
 	}
 	return b.Exit(code)
 }
-
-// standbyPause is the time from an instance's start on a GPU to that of the next standby: the
-// instance's first batch sizes are prepared by then.
-const standbyPause = 3 * time.Second
-
-// standbyMemory is the GPU's memory in bytes that is kept for a process that stands by: a CUDA context,
-// handles of CUDA's libraries and loaded kernels.
-const standbyMemory = 1 << 30
-
-// emptyMemory is the memory in bytes that is kept for the empty instance: the process and the ONNX
-// Runtime library. emptyPause is the time from the start of a body or a shadow to that of the next empty
-// instance.
-const (
-	emptyMemory = 64 << 20
-	emptyPause  = time.Second
-)
-
-// forShadows is the name of the empty instance among those that stand by.
-const forShadows = "shadows"
-
-// standbys keeps processes that stand by: for shares of GPUs, if there are to be any, and an empty one
-// for the next shadow (AsyFunc §3.4).
-type standbys struct {
-	onGPUs       bool
-	gpus, shadow *standby.Keeper
-}
-
-func (f *ProviderFlags) standbys(log zerolog.Logger) (s standbys, err error) {
-	s.onGPUs = f.standBy
-	command := func(socket string) []string {
-		return []string{process.Self(), "instance", "stand-by", "--socket", socket}
-	}
-	if s.gpus, err = standby.NewKeeper(standby.Options{Dir: f.standbyDir(), Ours: ofShare, Pause: standbyPause, Log: log, Command: command}); err != nil {
-		return s, err
-	}
-	s.shadow, err = standby.NewKeeper(standby.Options{
-		Dir: f.standbyDir(), Socket: emptySocket(f.standbyDir()), Pause: emptyPause, Log: log,
-		Command: func(socket string) []string { return append(command(socket), "--empty") },
-	})
-	return s, err
-}
-
-// starts says that an instance starts with env. A process is kept for the next one with a share as its
-// own, and for its shadow. An ordinary function has its GPUs to itself.
-func (s *standbys) starts(spec cluster.InstanceSpec, env []string) {
-	if spec.Kind == cluster.Process {
-		for _, device := range spec.Devices {
-			s.gpus.Drop(device)
-		}
-		return
-	}
-	shared := slices.ContainsFunc(env, func(entry string) bool { return strings.HasPrefix(entry, "CUDA_MPS_PIPE_DIRECTORY=") })
-	if device := spec.Device(); s.onGPUs && shared && device != "" {
-		s.gpus.Used(device, env)
-	}
-	if spec.Paired || spec.Role == cluster.Shadow {
-		s.shadow.Used(forShadows, nil)
-	}
-}
-
-// memory is what is kept for the empty instance in bytes.
-func (s *standbys) memory() int64 {
-	if s.shadow.Keeps(forShadows) {
-		return emptyMemory
-	}
-	return 0
-}
-
-// Close ends the processes that have become no instance.
-func (s *standbys) Close() error { return errors.Join(s.gpus.Close(), s.shadow.Close()) }

@@ -1,4 +1,4 @@
-package command
+package instances
 
 import (
 	"bytes"
@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/faas-infer/faas-infer/command/commandtest"
 	"github.com/faas-infer/faas-infer/instance/mutual"
 	"github.com/faas-infer/faas-infer/instance/pair"
 	"github.com/faas-infer/faas-infer/instance/upstream"
@@ -34,15 +35,15 @@ func TestShadowIsAProcess(t *testing.T) {
 	if err := m.WriteFile(file); err != nil {
 		t.Fatal(err)
 	}
-	out, err := self("instance", "prepare", "--model", file, "--cache", filepath.Join(dir, "cache")).Output()
+	out, err := commandtest.Command("instance", "prepare", "--model", file, "--cache", filepath.Join(dir, "cache")).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
 	prepared := strings.TrimSpace(string(out))
 	socket := func(name string) string { return filepath.Join(dir, name) }
 	start := func(name string, arguments ...string) *exec.Cmd {
-		p := self(append([]string{"instance", "--name", "m", "--prepared", prepared, "--max-batch", "8", "--listen", "unix://" + socket(name)}, arguments...)...)
-		startUntilReady(t, p)
+		p := commandtest.Command(append([]string{"instance", "--name", "m", "--prepared", prepared, "--max-batch", "8", "--listen", "unix://" + socket(name)}, arguments...)...)
+		commandtest.UntilReady(t, p)
 		t.Cleanup(func() {
 			_ = p.Process.Kill()
 			_ = p.Wait() // It was killed.
@@ -62,7 +63,7 @@ func TestShadowIsAProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer, err := socketClient(t, socket("body")).Do(r)
+	answer, err := commandtest.Client(t, socket("body")).Do(r)
 	if err != nil || answer.StatusCode != http.StatusNoContent {
 		t.Fatal(answer, err)
 	}
@@ -114,7 +115,7 @@ func TestShadowIsAProcess(t *testing.T) {
 	connected := func() {
 		t.Helper()
 		rowsBy := func() string {
-			response, err := socketClient(t, socket("body")).Get("http://instance/metrics")
+			response, err := commandtest.Client(t, socket("body")).Get("http://instance/metrics")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -163,13 +164,9 @@ func TestPairFlags(t *testing.T) {
 		"--relay is missing":      {"--prepared", "d", "--shadow", "0:2"},
 		"--relay is for a shadow": {"--prepared", "d", "--relay", "unix:///x"},
 		"an instance is one":      {"--prepared", "d", "--body", "--shadow", "0:2"},
-		"is in no pair":           {"--prepared", "d", "--model", "m", "--body", "--part", "1", "--plan", "{}"},
 		"a pair computes on CPUs": {"--prepared", "d", "--body", "--device", "cuda"},
 	} {
-		c := newInstanceCommand()
-		c.SetArgs(arguments)
-		c.SilenceErrors, c.SilenceUsage = true, true
-		if err := c.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := execute(t, append([]string{"instance"}, arguments...)...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v, not %q", arguments, err, want)
 		}
 	}

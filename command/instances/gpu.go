@@ -1,4 +1,4 @@
-package command
+package instances
 
 import (
 	"context"
@@ -19,27 +19,27 @@ import (
 const (
 	automatic = "auto"
 	onCPU     = "cpu"
-	onCUDA    = "cuda"
+	OnCUDA    = "cuda"
 )
 
 // onGPU reports whether an ONNX model is computed on a GPU.
-func (f *instanceFlags) onGPU() bool {
-	return f.device == onCUDA || f.device == automatic && gpu.Shared(os.Getenv)
+func (f *Flags) onGPU() bool {
+	return f.Device == OnCUDA || f.Device == automatic && gpu.Shared(os.Getenv)
 }
 
 // loadOnGPU loads the model onto the GPU and runs one row. CUDA graphs are captured beside
 // requests. The share limits the memory, so the engine does not.
-func (f *instanceFlags) loadOnGPU(ctx context.Context, logger zerolog.Logger) (instance.Engine, instance.Startup, error) {
-	if f.device == onCUDA && f.threads != 1 {
-		return nil, instance.Startup{}, fmt.Errorf("--threads is %d: with --device cuda an ONNX model has one thread, which feeds the GPU; leave --threads out", f.threads)
+func (f *Flags) loadOnGPU(ctx context.Context, logger zerolog.Logger) (instance.Engine, instance.Startup, error) {
+	if f.Device == OnCUDA && f.Threads != 1 {
+		return nil, instance.Startup{}, fmt.Errorf("--threads is %d: with --device cuda an ONNX model has one thread, which feeds the GPU; leave --threads out", f.Threads)
 	}
-	if f.model == "" {
+	if f.Model == "" {
 		return nil, instance.Startup{}, errors.New("--model is missing: a prepared model is for this host's CPU; also give the ONNX file to compute on a GPU")
 	}
-	o := cuda.Options{Model: f.model, Library: f.library, MaxBatch: f.maxBatch}
-	if content := onnxruntime.PreparedContent(f.prepared); content != "" {
+	o := cuda.Options{Model: f.Model, Library: f.Library, MaxBatch: f.MaxBatch}
+	if content := onnxruntime.PreparedContent(f.Prepared); content != "" {
 		// Beside the prepared model, which is first a link and then replaced.
-		o.Copies, o.Content = filepath.Dir(filepath.Clean(f.prepared)), content
+		o.Copies, o.Content = filepath.Dir(filepath.Clean(f.Prepared)), content
 	}
 	end := f.keepOnGPU(ctx, &o, logger)
 	e, err := cuda.Open(o)

@@ -1,4 +1,4 @@
-package command
+package instances
 
 import (
 	"context"
@@ -34,9 +34,9 @@ const (
 
 // share lets an instance without a prepared model use the copy that its function's instances on this node
 // share. The first one prepares it. Without a copy the instance loads the model as it is.
-func (f *instanceFlags) share(ctx context.Context, logger zerolog.Logger) {
+func (f *Flags) share(ctx context.Context, logger zerolog.Logger) {
 	path := os.Getenv(copies.Env)
-	if path == "" || f.prepared != "" || f.shared != nil {
+	if path == "" || f.Prepared != "" || f.shared != nil {
 		return
 	}
 	if _, beside := f.beside(); beside {
@@ -57,14 +57,14 @@ func (f *instanceFlags) share(ctx context.Context, logger zerolog.Logger) {
 }
 
 // findCopy sets the prepared model, and prepares the model if it is the first to need it.
-func (f *instanceFlags) findCopy(ctx context.Context, logger zerolog.Logger) error {
-	if err := onnxruntime.Load(f.library); err != nil {
+func (f *Flags) findCopy(ctx context.Context, logger zerolog.Logger) error {
+	if err := onnxruntime.Load(f.Library); err != nil {
 		return err
 	}
 	return f.shared.Once(ctx, copyPatience, func() bool {
 		p, err := onnxruntime.FindPrepared(f.shared.Path)
 		if err == nil {
-			f.prepared = p.Dir
+			f.Prepared = p.Dir
 		}
 		return err == nil
 	}, func(ctx context.Context) error {
@@ -72,7 +72,7 @@ func (f *instanceFlags) findCopy(ctx context.Context, logger zerolog.Logger) err
 			return err
 		}
 		began := time.Now()
-		_, err := prepareApart(f.library, f.sizes)(ctx, f.model, f.shared.Path)
+		_, err := PrepareApart(f.Library, f.sizes)(ctx, f.Model, f.shared.Path)
 		if err == nil {
 			logger.Info().Dur("took_ms", time.Since(began)).Msg("prepared the model for all instances of the function on this node")
 		}
@@ -82,8 +82,8 @@ func (f *instanceFlags) findCopy(ctx context.Context, logger zerolog.Logger) err
 
 // awaitCopy sets the prepared model of a shadow. The copy is a body's: a shadow has memory for its part
 // only, and its attempt would count as failed and keep bodies from theirs for an hour.
-func (f *instanceFlags) awaitCopy(ctx context.Context) error {
-	if err := onnxruntime.Load(f.library); err != nil {
+func (f *Flags) awaitCopy(ctx context.Context) error {
+	if err := onnxruntime.Load(f.Library); err != nil {
 		return err
 	}
 	dir, err := copies.Hold(ctx, os.Getenv(copies.Env))
@@ -95,7 +95,7 @@ func (f *instanceFlags) awaitCopy(ctx context.Context) error {
 	for {
 		p, err := onnxruntime.FindPrepared(dir.Path)
 		if err == nil {
-			f.shared, f.prepared = dir, p.Dir
+			f.shared, f.Prepared = dir, p.Dir
 			return nil
 		}
 		select {
@@ -112,7 +112,7 @@ func (f *instanceFlags) awaitCopy(ctx context.Context) error {
 // share, unless an instance was killed within the last hour while its engine made one. An engine makes its
 // copy while it loads the model, so nobody waits for it: each of those that start meanwhile makes one, and
 // one stays. Call end once the engine has made its copy or the instance is stopped.
-func (f *instanceFlags) keepOnGPU(ctx context.Context, o *cuda.Options, logger zerolog.Logger) (end func()) {
+func (f *Flags) keepOnGPU(ctx context.Context, o *cuda.Options, logger zerolog.Logger) (end func()) {
 	if f.shared == nil {
 		return func() {}
 	}
@@ -127,7 +127,7 @@ func (f *instanceFlags) keepOnGPU(ctx context.Context, o *cuda.Options, logger z
 		return func() {}
 	}
 	// The directory belongs to one image, in which the model's path says which it is.
-	o.Copies, o.Content = f.shared.Path, f.model
+	o.Copies, o.Content = f.shared.Path, f.Model
 	return func() {
 		if err := attempt.End(); err != nil {
 			logger.Warn().Err(err).Msg("the model's copy counts as failed for an hour")
@@ -137,8 +137,8 @@ func (f *instanceFlags) keepOnGPU(ctx context.Context, o *cuda.Options, logger z
 
 // leanEnough returns an error if the instance's memory may not suffice to prepare the model. The kernel
 // would kill the instance.
-func (f *instanceFlags) leanEnough() error {
-	size, err := weightOf(f.model)
+func (f *Flags) leanEnough() error {
+	size, err := weightOf(f.Model)
 	if need := leanTimes*size + leanMore; err == nil && f.memory > 0 && f.memory < need {
 		err = fmt.Errorf("preparing the model may take %d MiB, and the instance has %d MiB: raise the function's memory limit to share the model's memory on a node", need>>20, f.memory>>20)
 	}

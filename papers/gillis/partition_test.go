@@ -1,7 +1,6 @@
-package command
+package gillis
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -112,15 +111,12 @@ func written(t *testing.T, name, text string) string {
 // results runs a command with --json and returns its figures by name.
 func results(t *testing.T, args ...string) map[string]report.Result {
 	t.Helper()
-	var out bytes.Buffer
-	root := NewRootCommand()
-	root.SetArgs(append(args, "--json"))
-	root.SetOut(&out)
-	if err := root.Execute(); err != nil {
+	out, err := execute(t, append(args, "--json")...)
+	if err != nil {
 		t.Fatalf("%q: %v", args, err)
 	}
 	var r report.Report
-	if err := json.Unmarshal(out.Bytes(), &r); err != nil {
+	if err := json.Unmarshal([]byte(out), &r); err != nil {
 		t.Fatalf("%q: %v", args, err)
 	}
 	byName := map[string]report.Result{}

@@ -1,12 +1,10 @@
-package command
+package gillis
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -16,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/faas-infer/faas-infer/command/commandtest"
 	"github.com/faas-infer/faas-infer/instance/forkjoin"
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/cut"
@@ -52,22 +51,6 @@ func cutMnist(t *testing.T) (file string, c *forkjoin.Cutting) {
 	return file, c
 }
 
-// self is this program with arguments.
-func self(arguments ...string) *exec.Cmd {
-	c := exec.Command(os.Args[0], arguments...)
-	c.Env = append(os.Environ(), commandEnv+"=1")
-	return c
-}
-
-// socketClient sends requests to a Unix socket.
-func socketClient(t *testing.T, path string) *http.Client {
-	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", path)
-	}}
-	t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport, Timeout: time.Minute}
-}
-
 // A master and a worker, each a process, answer as the whole model does. A worker is killed
 // with a part in its hands: the answer comes once the master knows its successor, which cuts
 // its own parts out of the model as on a cluster.
@@ -75,26 +58,26 @@ func TestMembersAreProcesses(t *testing.T) {
 	file, c := cutMnist(t)
 	dir := t.TempDir()
 	socket := func(name string) string { return filepath.Join(dir, name) }
-	out, err := self("instance", "prepare", "--model", file, "--cache", filepath.Join(dir, "cache")).Output()
+	out, err := commandtest.Command("instance", "prepare", "--model", file, "--cache", filepath.Join(dir, "cache")).Output()
 	if err != nil {
 		t.Fatalf("prepare: %v", err)
 	}
 	prepared := strings.TrimSpace(string(out))
 	start := func(name string, arguments ...string) *exec.Cmd {
-		p := self(append([]string{"instance", "--name", "mnist", "--listen", "unix://" + socket(name)}, arguments...)...)
-		startUntilReady(t, p)
+		p := commandtest.Command(append(arguments, "--name", "mnist", "--listen", "unix://"+socket(name))...)
+		commandtest.UntilReady(t, p)
 		t.Cleanup(func() {
 			_ = p.Process.Kill()
 			_ = p.Wait() // It was killed.
 		})
 		return p
 	}
-	start("whole", "--model", c.Source)
-	start("master", "--prepared", prepared, "--part", "0", "--concurrency", "2")
-	worker := start("worker", "--prepared", prepared, "--part", "1", "--memory", "200000000")
+	start("whole", "instance", "--model", c.Source)
+	start("master", "instance", "member", "--prepared", prepared, "--part", "0", "--concurrency", "2")
+	worker := start("worker", "instance", "member", "--prepared", prepared, "--part", "1", "--memory", "200000000")
 
 	ask := func(name string) string {
-		response, err := socketClient(t, socket(name)).Post("http://instance/", "application/json", strings.NewReader(`{"instances":[`+pixels()+`]}`))
+		response, err := commandtest.Client(t, socket(name)).Post("http://instance/", "application/json", strings.NewReader(`{"instances":[`+pixels()+`]}`))
 		if err != nil {
 			return err.Error()
 		}
@@ -108,7 +91,7 @@ func TestMembersAreProcesses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		response, err := socketClient(t, socket("master")).Do(r)
+		response, err := commandtest.Client(t, socket("master")).Do(r)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -127,12 +110,12 @@ func TestMembersAreProcesses(t *testing.T) {
 	}
 	answer := make(chan string)
 	go func() { answer <- ask("master") }()
-	awaitPart(t, socketClient(t, socket("master")))
+	awaitPart(t, commandtest.Client(t, socket("master")))
 	if err := worker.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	plan := c.Plan.String()
-	start("successor", "--model", c.Source, "--plan", plan, "--part", "1")
+	start("successor", "instance", "member", "--model", c.Source, "--plan", plan, "--part", "1")
 	put("successor")
 	if got := <-answer; !near(got, want) {
 		t.Errorf("after the worker's death: %s, want %s", got, want)
@@ -169,16 +152,18 @@ func TestMemberFlags(t *testing.T) {
 	file, c := cutMnist(t)
 	plan := c.Plan.String()
 	for wrong, arguments := range map[string][]string{
-		"--part is missing: --plan needs":                  {"--model", c.Source, "--plan", plan},
-		"is a cut model; give the member":                  {"--model", file},
-		"there is no cut model: give --plan":               {"--model", c.Source, "--part", "1"},
-		"--plan needs the model's ONNX file":               {"--model", file, "--plan", plan, "--part", "1"},
-		"--concurrency is 0":                               {"--model", c.Source, "--concurrency", "0"},
-		"only the master of a cut model":                   {"--model", c.Source, "--concurrency", "2"},
-		"--image is for the master":                        {"--model", file, "--part", "1", "--image", "28x28"},
-		"--plan: plan: members is 0":                       {"--model", c.Source, "--part", "1", "--plan", strings.Replace(plan, `"members":2`, `"members":0`, 1)},
-		"member 2: the plan has members 0 to 1":            {"--model", file, "--part", "2"},
-		"the plan is of the model 0":                       {"--model", c.Source, "--part", "1", "--plan", strings.Replace(plan, c.Plan.Model, "0", 1)},
+		"--part is missing: give the member":               {"member", "--model", c.Source, "--plan", plan},
+		`serve it with "faas-infer instance member"`:       {"--model", file},
+		"there is no cut model: give --plan":               {"member", "--model", c.Source, "--part", "1"},
+		"--plan needs the model's ONNX file":               {"member", "--model", file, "--plan", plan, "--part", "1"},
+		"--concurrency is 0":                               {"member", "--model", c.Source, "--concurrency", "0"},
+		"a whole model runs one batch at a time":           {"--model", c.Source, "--concurrency", "2"},
+		"a cut model are computed on CPUs":                 {"member", "--model", file, "--part", "1", "--device", "cuda"},
+		"unknown flag: --body":                             {"member", "--model", file, "--part", "1", "--body"},
+		"--image is for the master":                        {"member", "--model", file, "--part", "1", "--image", "28x28"},
+		"--plan: plan: members is 0":                       {"member", "--model", c.Source, "--part", "1", "--plan", strings.Replace(plan, `"members":2`, `"members":0`, 1)},
+		"member 2: the plan has members 0 to 1":            {"member", "--model", file, "--part", "2"},
+		"the plan is of the model 0":                       {"member", "--model", c.Source, "--part", "1", "--plan", strings.Replace(plan, c.Plan.Model, "0", 1)},
 		"--part is 1: only a cut model":                    {"prepare", "--model", c.Source, "--cache", t.TempDir(), "--part", "1"},
 		"member 7: the plan has members 0 to 1":            {"prepare", "--model", file, "--cache", t.TempDir(), "--part", "7"},
 		"source is missing: it names":                      {"prepare", "--model", damaged(t, `{"plan":{}}`), "--cache", t.TempDir()},

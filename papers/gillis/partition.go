@@ -1,4 +1,4 @@
-package command
+package gillis
 
 import (
 	"context"
@@ -36,7 +36,7 @@ type partitionOptions struct {
 // goals are the values of --for.
 var goals = []string{"latency", "cost"}
 
-func newModelPartitionCommand() *cobra.Command {
+func newPartitionCommand() *cobra.Command {
 	var o partitionOptions
 	c := &cobra.Command{
 		Use:   "partition DIR|FILE|NAME",
@@ -177,7 +177,7 @@ func outlineOf(argument string) (m *model.Model, file string, err error) {
 			return m, "", err
 		}
 	}
-	if file, err = modelFile(argument); err != nil {
+	if file, err = profile.ModelFile(argument); err != nil {
 		return nil, "", err
 	}
 	m, err = model.ReadOutline(file)
