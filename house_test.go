@@ -46,7 +46,7 @@ var layers = map[string][]string{
 	"batching":           {"cluster"},
 	"coldstart":          {},
 	"papers/batch":       {"batching", "coldstart", "cluster", "scaling", "provider/annotation"},
-	"papers/infaas":      {"backoff", "filelock", "variant", "cluster", "instance", "model", "provider"},
+	"papers/infaas":      {"filelock", "variant", "cluster", "instance", "model", "provider", "command/plug", "command/report", "command/profile"},
 	"variant":            {},
 	"partition":          {"model", "profiler"},
 	"shadow":             {"model", "profiler"},
