@@ -28,23 +28,6 @@ func TestImagesReachTheInstance(t *testing.T) {
 	}
 }
 
-// A member of a set is told its number and its share, other instances nothing of it.
-func TestMembersAreToldTheirPart(t *testing.T) {
-	var f ProviderFlags
-	spec := cluster.InstanceSpec{ID: "s-2-x", Set: "s", Member: 2, Function: "vgg.openfaas-fn",
-		Config: cluster.Config{Batch: 4, Parts: 3, Concurrency: 2, Resources: cluster.Resources{CPU: 3000, Memory: 100}}}
-	argv := strings.Join(f.InstanceArguments(spec, "unix:///s"), " ")
-	for _, want := range []string{"instance member --part 2 ", "--concurrency 2", "--threads 3 ", "--memory 100 ", "--max-batch 4 "} {
-		if !strings.Contains(argv, want) {
-			t.Errorf("%s is missing in %s", want, argv)
-		}
-	}
-	spec.Set, spec.Member, spec.Config.Concurrency = "", 0, 1
-	if argv := strings.Join(f.InstanceArguments(spec, "unix:///s"), " "); strings.Contains(argv, "member") || strings.Contains(argv, "--concurrency") {
-		t.Errorf("an instance that is no member: %s", argv)
-	}
-}
-
 // What instances map together is not memory that an engine may take for tensors.
 func TestMappedWeightsAreNotTheEngines(t *testing.T) {
 	var f ProviderFlags

@@ -16,9 +16,9 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/command/profile"
 	"github.com/faas-infer/faas-infer/instance/engines"
-	"github.com/faas-infer/faas-infer/instance/forkjoin"
 	"github.com/faas-infer/faas-infer/instance/mutual"
 	"github.com/faas-infer/faas-infer/instance/pair"
+	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/children"
 	"github.com/faas-infer/faas-infer/provider/control"
@@ -83,7 +83,7 @@ func (Shadows) Check(_ *provider.Function, file string) error {
 	switch {
 	case engines.IsManifest(file):
 		return errors.New("the model runs in Python or in a model server, or a program works before and after it; only an ONNX model by itself can have shadows")
-	case forkjoin.IsCutting(file):
+	case bundle.IsCutting(file):
 		return errors.New("the model is cut over several instances")
 	}
 	return nil

@@ -198,8 +198,8 @@ func ModelsIn(prepared string) latency.Models {
 }
 
 // Cutter makes a cutter for instances that cut their parts out of their own images.
-func (f *ProviderFlags) Cutter(shared bundles.Sharing, files bundles.Files, log zerolog.Logger) *bundles.Cutter {
-	return bundles.NewCutter(f.state, f.Models(), shared, files, log)
+func (f *ProviderFlags) Cutter(shared bundles.Sharing, files bundles.Files, log zerolog.Logger) bundles.Cutter {
+	return bundles.NewCutter(bundles.CutterOptions{State: f.state, Models: f.Models(), Pods: true, Shared: shared, Files: files, Logger: log})
 }
 
 // ImportOperators adds rows to the provider's operators' profiles, as "faas-infer profile import" does.

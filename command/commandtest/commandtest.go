@@ -25,16 +25,19 @@ import (
 	"github.com/faas-infer/faas-infer/model/zoo"
 )
 
-// Env makes a test binary the program, for commands that start it again.
-const Env = "FAAS_INFER_TEST_COMMAND"
+// env makes a test binary the program, for commands that start it again.
+const env = "FAAS_INFER_TEST_COMMAND"
 
-// Main is a package's TestMain. run is the program; it returns the exit code.
+// Main is a package's TestMain. run is the program; it returns the exit code. Children of the tests, too, are
+// the program.
 func Main(m *testing.M, run func() int) {
-	if os.Getenv(Env) == "" {
-		goleak.VerifyTestMain(m)
-		return
+	if os.Getenv(env) != "" {
+		os.Exit(run())
 	}
-	os.Exit(run())
+	if err := os.Setenv(env, "1"); err != nil { // Whatever the tests start is the program.
+		panic(err)
+	}
+	goleak.VerifyTestMain(m)
 }
 
 // Run executes a command with the arguments of this process until SIGTERM and returns the exit code.
@@ -64,7 +67,7 @@ func Execute(t *testing.T, root *cobra.Command, arguments ...string) (stdout str
 // Command is this test binary as the program, with arguments. The test's package calls [Main].
 func Command(arguments ...string) *exec.Cmd {
 	c := exec.Command(os.Args[0], arguments...)
-	c.Env = append(os.Environ(), Env+"=1")
+	c.Env = os.Environ()
 	return c
 }
 

@@ -49,7 +49,7 @@ type images struct {
 	// alike returns an error unless all models of a bundle answer the same requests.
 	alike func(ctx context.Context, b *bundle.Bundle) error
 	// cutter plans how models are cut over several pods.
-	cutter *bundles.Cutter
+	cutter bundles.Cutter
 	// function returns the object of a function by its full name.
 	function func(full string) (*v1alpha1.Function, bool)
 	// own are the provider's credentials for registries, nil for none.

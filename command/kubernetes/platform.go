@@ -259,7 +259,7 @@ func (p *platform) followOperators(opening context.Context) (err error) {
 }
 
 // cutter makes the cutter of models, which shares its plans with the other replicas.
-func (p *platform) cutter(files bundles.Files) *bundles.Cutter {
+func (p *platform) cutter(files bundles.Files) bundles.Cutter {
 	c := p.flags.Cutter(bundles.Sharing{Plans: p.history, Leads: p.election.Leading}, files, p.base.Log)
 	c.BeginTidying(p.objects.Functions)
 	return c

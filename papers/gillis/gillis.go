@@ -9,9 +9,15 @@ package gillis
 import (
 	"github.com/faas-infer/faas-infer/command/instances"
 	"github.com/faas-infer/faas-infer/command/plug"
+	"github.com/faas-infer/faas-infer/papers/gillis/member"
+	"github.com/faas-infer/faas-infer/papers/gillis/plans"
+	"github.com/faas-infer/faas-infer/provider/bundles"
+	"github.com/faas-infer/faas-infer/provider/children"
 )
 
 func init() {
+	bundles.RegisterCutter(func(o bundles.CutterOptions) bundles.Cutter { return plans.New(o) })
+	children.RegisterParts(member.Use)
 	instances.Register(memberRole())
 	instances.RegisterPreparer(func() instances.Preparer { return new(partsPreparer) })
 	plug.Command("model", newPartitionCommand)

@@ -21,11 +21,11 @@ import (
 	"github.com/faas-infer/faas-infer/command/instances"
 	"github.com/faas-infer/faas-infer/command/profile"
 	"github.com/faas-infer/faas-infer/instance"
-	"github.com/faas-infer/faas-infer/instance/forkjoin"
-	"github.com/faas-infer/faas-infer/instance/member"
 	"github.com/faas-infer/faas-infer/instance/mutual"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
+	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/model/cut"
+	"github.com/faas-infer/faas-infer/papers/gillis/member"
 )
 
 // memberRole is the role of a member of a set, "instance member".
@@ -42,7 +42,7 @@ directory that "faas-infer instance prepare" printed for a model's file *.plan.j
     --part 0 --concurrency 2 --name vgg --listen unix:///tmp/vgg-0.sock`,
 		New:   func() instances.Instance { return new(memberFlags) },
 		Of:    memberArguments,
-		Takes: func(f *instances.Flags) bool { return isPrepared(f) || forkjoin.IsCutting(f.Model) },
+		Takes: func(f *instances.Flags) bool { return isPrepared(f) || bundle.IsCutting(f.Model) },
 	}
 }
 
@@ -80,7 +80,7 @@ const missing = -1
 
 // Check implements [instances.Instance].
 func (m *memberFlags) Check(f *instances.Flags) error {
-	prepared, cutting := isPrepared(f), forkjoin.IsCutting(f.Model)
+	prepared, cutting := isPrepared(f), bundle.IsCutting(f.Model)
 	switch {
 	case m.part < 0:
 		return errors.New("--part is missing: give the member whose parts to serve, 0 for the master")
@@ -206,15 +206,15 @@ func (m *memberFlags) parts(ctx context.Context, f *instances.Flags, logger zero
 }
 
 // cutting returns the model and the plan of the flags.
-func (m *memberFlags) cutting(f *instances.Flags) (*forkjoin.Cutting, error) {
+func (m *memberFlags) cutting(f *instances.Flags) (*bundle.Cutting, error) {
 	if m.plan == "" {
-		return forkjoin.ReadCutting(f.Model)
+		return bundle.ReadCutting(f.Model)
 	}
 	plan, err := cut.ReadPlan(strings.NewReader(m.plan))
 	if err != nil {
 		return nil, fmt.Errorf("--plan: %w", err)
 	}
-	return &forkjoin.Cutting{Plan: *plan, Source: f.Model}, nil
+	return &bundle.Cutting{Plan: *plan, Source: f.Model}, nil
 }
 
 // partsPreparer prepares the parts of cut models for "instance prepare".
@@ -222,15 +222,15 @@ type partsPreparer struct{ part int }
 
 // Flags implements [instances.Preparer].
 func (p *partsPreparer) Flags(flags *pflag.FlagSet) {
-	flags.IntVar(&p.part, "part", member.All, "prepare only the parts of this member of a cut model, *"+forkjoin.Suffix+" (-1: of all)")
+	flags.IntVar(&p.part, "part", member.All, "prepare only the parts of this member of a cut model, *"+bundle.CuttingSuffix+" (-1: of all)")
 }
 
 // Takes implements [instances.Preparer]: the file of a cut model ends in .plan.json and has the keys "plan"
 // and "source".
 func (p *partsPreparer) Takes(model string) (bool, error) {
-	cutting := forkjoin.IsCutting(model)
+	cutting := bundle.IsCutting(model)
 	if !cutting && p.part != member.All {
-		return false, fmt.Errorf("--part is %d: only a cut model (*%s) has parts", p.part, forkjoin.Suffix)
+		return false, fmt.Errorf("--part is %d: only a cut model (*%s) has parts", p.part, bundle.CuttingSuffix)
 	}
 	return cutting, nil
 }
@@ -238,7 +238,7 @@ func (p *partsPreparer) Takes(model string) (bool, error) {
 // Prepare implements [instances.Preparer]. It cuts the source and prepares the parts one after the other,
 // each in a process of its own.
 func (p *partsPreparer) Prepare(ctx context.Context, out io.Writer, o instances.Preparation) error {
-	c, err := forkjoin.ReadCutting(o.Model)
+	c, err := bundle.ReadCutting(o.Model)
 	if err != nil {
 		return err
 	}

@@ -15,14 +15,15 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/command/commandtest"
-	"github.com/faas-infer/faas-infer/instance/forkjoin"
 	"github.com/faas-infer/faas-infer/model"
+	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/model/cut"
 	"github.com/faas-infer/faas-infer/model/zoo"
+	"github.com/faas-infer/faas-infer/papers/gillis/forkjoin"
 )
 
 // cutMnist writes mnist and a plan that cuts it over a master and a worker.
-func cutMnist(t *testing.T) (file string, c *forkjoin.Cutting) {
+func cutMnist(t *testing.T) (file string, c *bundle.Cutting) {
 	t.Helper()
 	m, err := zoo.Make("mnist", 1)
 	if err != nil {
@@ -37,14 +38,14 @@ func cutMnist(t *testing.T) (file string, c *forkjoin.Cutting) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c = &forkjoin.Cutting{Source: source, Plan: cut.Plan{Model: hash, Members: 2, Rounds: []cut.Round{
+	c = &bundle.Cutting{Source: source, Plan: cut.Plan{Model: hash, Members: 2, Rounds: []cut.Round{
 		{First: 0, End: 2, Cut: "2x1", On: []int{0, 1}}, {First: 2, End: 5, Cut: "whole", On: []int{1}},
 	}}}
 	text, err := json.Marshal(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	file = filepath.Join(dir, "mnist"+forkjoin.Suffix)
+	file = filepath.Join(dir, "mnist"+bundle.CuttingSuffix)
 	if err := os.WriteFile(file, text, 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +178,7 @@ func TestMemberFlags(t *testing.T) {
 
 func damaged(t *testing.T, text string) string {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "m"+forkjoin.Suffix)
+	file := filepath.Join(t.TempDir(), "m"+bundle.CuttingSuffix)
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -13,12 +13,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/faas-infer/faas-infer/command/partitioning"
 	"github.com/faas-infer/faas-infer/command/profile"
 	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/zoo"
-	"github.com/faas-infer/faas-infer/partition"
+	"github.com/faas-infer/faas-infer/papers/gillis/partition"
+	"github.com/faas-infer/faas-infer/papers/gillis/partitioning"
 	"github.com/faas-infer/faas-infer/provider/annotation"
 )
 

@@ -8,12 +8,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/faas-infer/faas-infer/command/partitioning"
 	"github.com/faas-infer/faas-infer/command/report"
-	"github.com/faas-infer/faas-infer/instance/forkjoin"
-	"github.com/faas-infer/faas-infer/instance/member"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/model"
+	"github.com/faas-infer/faas-infer/model/bundle"
+	"github.com/faas-infer/faas-infer/papers/gillis/forkjoin"
+	"github.com/faas-infer/faas-infer/papers/gillis/member"
+	"github.com/faas-infer/faas-infer/papers/gillis/partitioning"
 )
 
 // On Lambda the convolutions of VGG-16 run in parts and the rest is mostly whole, nearly
@@ -40,8 +41,8 @@ func TestModelPartitionCheck(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	// The plan is in the form that instances read.
-	c, err := forkjoin.ReadCutting(filepath.Join(parts, planFile))
-	if err != nil || !forkjoin.IsCutting(planFile) {
+	c, err := bundle.ReadCutting(filepath.Join(parts, planFile))
+	if err != nil || !bundle.IsCutting(planFile) {
 		t.Fatal(err)
 	}
 	again, err := member.Cut(t.Context(), c, member.All, filepath.Join(t.TempDir(), "again"))

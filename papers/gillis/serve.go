@@ -9,14 +9,14 @@ import (
 	"path/filepath"
 
 	"github.com/faas-infer/faas-infer/command/instances"
-	"github.com/faas-infer/faas-infer/command/partitioning"
 	"github.com/faas-infer/faas-infer/command/profile"
 	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/model"
-	"github.com/faas-infer/faas-infer/partition"
+	"github.com/faas-infer/faas-infer/papers/gillis/partition"
+	"github.com/faas-infer/faas-infer/papers/gillis/partitioning"
+	"github.com/faas-infer/faas-infer/papers/gillis/plans"
 	"github.com/faas-infer/faas-infer/provider/annotation"
-	"github.com/faas-infer/faas-infer/provider/bundles"
 )
 
 // validateServe checks the flags of --serve.
@@ -74,7 +74,7 @@ func (o *partitionOptions) writeServed(ctx context.Context, m *model.Model, file
 	if err != nil {
 		return err
 	}
-	return bundles.WritePlans(o.serve, served)
+	return plans.Write(o.serve, served)
 }
 
 // prepareLarge prepares a large part in a process of its own.

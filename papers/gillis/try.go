@@ -10,20 +10,21 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/faas-infer/faas-infer/command/partitioning"
 	"github.com/faas-infer/faas-infer/command/report"
-	"github.com/faas-infer/faas-infer/instance/forkjoin"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/model"
+	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/model/cut"
 	"github.com/faas-infer/faas-infer/model/tensor"
+	"github.com/faas-infer/faas-infer/papers/gillis/forkjoin"
+	"github.com/faas-infer/faas-infer/papers/gillis/partitioning"
 	"github.com/faas-infer/faas-infer/profiler"
 )
 
 const (
 	// planFile is the name of the plan in the directory of --out, wholeFile that of a whole
 	// model of the zoo.
-	planFile  = "model" + forkjoin.Suffix
+	planFile  = "model" + bundle.CuttingSuffix
 	wholeFile = "model.onnx"
 )
 
@@ -88,7 +89,7 @@ func (t *trial) run(ctx context.Context, m *model.Model, r *report.Report) (err 
 
 // outFile is the content of planFile.
 type outFile struct {
-	forkjoin.Cutting
+	bundle.Cutting
 	// Parts are those of the plan by round.
 	Parts [][]partFile `json:"parts"`
 }

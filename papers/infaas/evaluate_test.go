@@ -184,7 +184,6 @@ func classesOf(t *testing.T, file string, rows int) []int64 {
 
 // A model's own answers as labels give 100 %, and less if some are changed.
 func TestEvaluate(t *testing.T) {
-	t.Setenv(commandtest.Env, "1")
 	file, cache := commandtest.ZooModel(t, "mnist", 1), t.TempDir()
 	labels := classesOf(t, file, 40)
 	for _, wrong := range []int{0, 10} {
@@ -202,7 +201,6 @@ func TestEvaluate(t *testing.T) {
 }
 
 func TestEvaluateAgainst(t *testing.T) {
-	t.Setenv(commandtest.Env, "1")
 	file, other, cache := commandtest.ZooModel(t, "mnist", 1), commandtest.ZooModel(t, "mnist", 2), t.TempDir()
 	if f := figures(t, "model", "evaluate", file, "--against", file, "--rows", "30", "--prepared", cache); f["agreement"] != 100 || f["rows"] != 30 {
 		t.Errorf("against itself: %v", f)
@@ -217,7 +215,6 @@ func TestEvaluateAgainst(t *testing.T) {
 }
 
 func TestEvaluateRefuses(t *testing.T) {
-	t.Setenv(commandtest.Env, "1")
 	mnist, dssm, cache := commandtest.ZooModel(t, "mnist", 1), commandtest.ZooModel(t, "dssm", 1), t.TempDir()
 	two := withModels(t, "models: [{name: a, model: a.onnx}, {name: b, model: b.onnx}]\n", "mnist", "mnist")
 	one := withModels(t, "engine: onnx\nmodel: a.onnx\n", "mnist")

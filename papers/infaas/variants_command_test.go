@@ -17,7 +17,6 @@ import (
 // withModels makes a bundle of models of the zoo, each with its own seed.
 func withModels(t *testing.T, manifest string, models ...string) string {
 	t.Helper()
-	t.Setenv(commandtest.Env, "1")
 	dir := t.TempDir()
 	for i, name := range models {
 		if err := os.Rename(commandtest.ZooModel(t, name, uint64(i+1)), filepath.Join(dir, string(rune('a'+i))+".onnx")); err != nil {

@@ -2,8 +2,8 @@ package bundles
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"path/filepath"
 
 	"github.com/rs/zerolog"
 
@@ -22,19 +22,20 @@ type Registrar struct {
 	log      zerolog.Logger
 	variants Variants
 	// cutter has the plans of models that are cut over several instances, below state, too.
-	cutter *Cutter
+	cutter Cutter
+	Background
 }
 
 // New makes a registrar for a directory of bundles and the provider's own.
 func New(root Dir, state string, models *children.Models, log zerolog.Logger) *Registrar {
-	cutter := &Cutter{dir: filepath.Join(state, plansDir), models: models, log: log, loading: 1}
+	cutter := NewCutter(CutterOptions{State: state, Models: models, Logger: log})
 	// Variants and plans that the provider makes are below its own directory: a bundle belongs to its user.
 	variants := VariantsIn(Place{Bundles: root, State: state, Hash: models.Hash, Children: models})
 	return &Registrar{bundles: root, Children: models, log: log, variants: variants, cutter: cutter}
 }
 
 // Close ends what is being planned for suggestions, and BeginTidying, and waits for their end.
-func (r *Registrar) Close() error { return r.cutter.Close() }
+func (r *Registrar) Close() error { return errors.Join(r.Background.Close(), r.cutter.Close()) }
 
 var (
 	_ control.Bundles  = (*Registrar)(nil)

@@ -124,7 +124,8 @@ func TestRegistrarOfAnotherEngine(t *testing.T) {
 		t.Fatal(err)
 	}
 	r, f := registrarOf(t, dir)
-	state := filepath.Dir(r.cutter.dir)
+	state := t.TempDir()
+	r = New(r.bundles, state, r.Children, zerolog.Nop())
 	if err := r.Improve(t.Context(), f); err != nil {
 		t.Fatal(err)
 	}

@@ -24,8 +24,8 @@ const (
 // both are there before any function is restored.
 func (r *Registrar) BeginTidying(functions func(namespace string) ([]store.Function, error),
 	instances func(context.Context) ([]cluster.Instance, error)) {
-	r.cutter.begin(func(ctx context.Context) {
-		tidyEvery(ctx, r.log, func() (removed []string, err error) {
+	r.Begin(func(ctx context.Context) {
+		TidyEvery(ctx, r.log, func() (removed []string, err error) {
 			running, err := instances(ctx)
 			if err != nil {
 				return nil, err
@@ -40,14 +40,14 @@ func (r *Registrar) BeginTidying(functions func(namespace string) ([]store.Funct
 			}
 			now := time.Now()
 			removed, err = r.variants.Tidy(now, images, running)
-			plans, failed := r.tidyPlans(now, stored, running)
+			plans, failed := r.cutter.Tidy(now, stored, running, r.uncut)
 			return append(removed, plans...), errors.Join(err, failed)
 		})
 	})
 }
 
-// tidyEvery looks at once and every tidyPeriod until ctx ends, and logs what was removed.
-func tidyEvery(ctx context.Context, log zerolog.Logger, look func() (removed []string, err error)) {
+// TidyEvery looks at once and every tidyPeriod until ctx ends, and logs what was removed.
+func TidyEvery(ctx context.Context, log zerolog.Logger, look func() (removed []string, err error)) {
 	tick := time.NewTicker(tidyPeriod)
 	defer tick.Stop()
 	for {
