@@ -47,7 +47,8 @@ var layers = map[string][]string{
 	"batching":           {"cluster"},
 	"coldstart":          {},
 	"papers/asyfunc":     {"backoff", "scaling", "profiler", "cluster", "provider", "instance", "model", "command/instances", "command/plug", "command/profile", "command/report"},
-	"papers/batch":       {"batching", "coldstart", "cluster", "scaling"},
+	"papers/batch":       {"batching", "coldstart", "cluster", "scaling", "provider/annotation"},
+	"papers/infaas":      {"filelock", "variant", "cluster", "instance", "model", "provider", "command/plug", "command/report", "command/profile"},
 	"papers/gillis":      {"backoff", "filelock", "command/instances", "command/plug", "command/profile", "command/report", "provider", "profiler", "cluster", "instance", "model", "health"},
 	"variant":            {},
 	"profiler":           {"model", "gpu"},
@@ -71,7 +72,7 @@ var alone = []string{"cluster", "instance/frame", "instance/duplex", "model/tens
 // pure lists the packages that decide and do not act, with all below them. drivers
 // lists the exceptions: the backends and the measuring packages.
 var (
-	pure    = []string{"batching", "scaling", "coldstart", "variant", "profiler", "cluster", "model/cut", "health", "papers/asyfunc/pairing", "papers/asyfunc/shadow", "papers/batch", "papers/gillis/partition"}
+	pure    = []string{"batching", "scaling", "coldstart", "variant", "profiler", "cluster", "model/cut", "health", "papers/asyfunc/pairing", "papers/asyfunc/shadow", "papers/batch", "papers/gillis/partition", "papers/infaas/registration"}
 	drivers = []string{"cluster/local", "cluster/kubernetes", "cluster/sets", "profiler/measuring", "health/probe"}
 )
 

@@ -35,7 +35,7 @@ model can meet here, write bundles, and make and measure variants of a model.`,
   faas-infer model show resnet-50.onnx --batch 8
   faas-infer model bundle mnist --root bundles --image mnist:latest`,
 	}
-	c.AddCommand(newModelMakeCommand(), newModelShowCommand(), newModelReadCommand(), newModelCheckCommand(), newModelConvertCommand(), newModelBundleCommand(), newModelEvaluateCommand(), newModelVariantsCommand(), newModelAlikeCommand())
+	c.AddCommand(newModelMakeCommand(), newModelShowCommand(), newModelReadCommand(), newModelCheckCommand(), newModelConvertCommand(), newModelBundleCommand(), newModelAlikeCommand())
 	return c
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -204,7 +203,7 @@ func (m checkedModel) verdict() error {
 
 // describeModel prints a model's inputs and outputs.
 func describeModel(out io.Writer, name string, inputs, outputs []tensor.Info) error {
-	_, err := fmt.Fprintf(out, "%s\n  inputs   %s\n  outputs  %s\n\n", name, tensors(inputs), tensors(outputs))
+	_, err := fmt.Fprintf(out, "%s\n  inputs   %s\n  outputs  %s\n\n", name, tensor.Describe(inputs), tensor.Describe(outputs))
 	return err
 }
 
@@ -215,14 +214,6 @@ func describeBatches(out io.Writer, p *profiler.Profile) error {
 	}
 	_, err := fmt.Fprintf(out, "It takes one request an execution, because %s.\n\n", p.Unbatched)
 	return err
-}
-
-func tensors(infos []tensor.Info) string {
-	var all []string
-	for _, i := range infos {
-		all = append(all, fmt.Sprintf("%s %s%v", i.Name, i.Type, i.Shape))
-	}
-	return strings.ReplaceAll(strings.Join(all, ", "), "-1", "?")
 }
 
 // print writes the table and the verdict for people.

@@ -8,4 +8,5 @@ import (
 	_ "github.com/faas-infer/faas-infer/papers/asyfunc" // shadows
 	_ "github.com/faas-infer/faas-infer/papers/batch"   // the policy batch
 	_ "github.com/faas-infer/faas-infer/papers/gillis"  // models that are cut over several instances
+	_ "github.com/faas-infer/faas-infer/papers/infaas"  // variants of models
 )

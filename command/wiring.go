@@ -135,7 +135,7 @@ func (f *ProviderFlags) control(ctx context.Context, b Base, models, ordinary cl
 	}
 	o.OneMachine = true
 	o.Backend, o.Models, o.Secrets = models, found.Children, secrets
-	o.Bundles, o.Register, o.Cuttable = found, found.Register, found.Cuttable
+	o.Bundles, o.Improver, o.Cuttable = found, found, found.Cuttable
 	o.Move, o.CPU, o.Mapped = machine.Move, machine.CPU, onnxruntime.MappedWeights
 	o.Shadows = control.ShadowsOn(ctx, localPlatform(b, found.Children, beside))
 	o.Devices = found.Children.GPUs(machine.GPUs().Inventory, nil)

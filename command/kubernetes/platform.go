@@ -215,7 +215,7 @@ func (p *platform) openControllers(opening context.Context) (command.Controller,
 	o.Profiles, o.Corrections, o.Histories, o.Yardstick = p.history, p.history, p.history, p.yardstick
 	o.MaxSaves = objects.MaxSaves
 	p.learnType(opening) // Stored corrections hold for times that were converted in the same way.
-	o.Register, o.Cuttable = p.images.register, p.images.cuttable
+	o.Improver, o.Cuttable = p.images, p.images.cuttable
 	o.Replica, o.Eligible, o.Dial = p.replica(), p.eligible, b.Identity.Dial
 	if p.sets, err = sets.New(opening, p.backend, sets.Options{Leads: o.Replica.Leads, Dial: b.Identity.Dial, Logger: b.Log}); err != nil {
 		return nil, err

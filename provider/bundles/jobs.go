@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// Jobs are the runs that make the variants of bundles. All callers that want the same of a
+// Jobs are the runs that make variants or plans of bundles' models. All callers that want the same of a
 // directory share one run, whatever revision of a function they act for. It ends early when the
 // last of them leaves, or when one wants something else of the directory. Runs take turns: times
 // that are measured together are wrong. The zero value is ready.
@@ -29,16 +29,16 @@ type job struct {
 	err  error
 }
 
-// errOvertaken ends a run of whose directory somebody wants something else.
-var errOvertaken = errors.New("other variants are wanted there")
+// ErrOvertaken ends a run of whose directory somebody wants something else.
+var ErrOvertaken = errors.New("other variants are wanted there")
 
 // Run returns the result of work, which makes what the key identifies in a directory, or of the
-// run that already makes that. It returns errOvertaken if that run gave way to another one.
+// run that already makes that. It returns ErrOvertaken if that run gave way to another one.
 func (m *Jobs) Run(ctx context.Context, dir, key string, work func(ctx context.Context) error) error {
 	m.mu.Lock()
 	one := m.running[dir]
 	if one != nil && one.key != key {
-		m.end(dir, errOvertaken)
+		m.end(dir, ErrOvertaken)
 		one = nil
 	}
 	if one == nil {
@@ -78,8 +78,8 @@ func (m *Jobs) begin(ctx context.Context, dir, key string, work func(ctx context
 		err := m.inTurn(ctx, work)
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		if errors.Is(context.Cause(ctx), errOvertaken) {
-			err = errOvertaken
+		if errors.Is(context.Cause(ctx), ErrOvertaken) {
+			err = ErrOvertaken
 		}
 		if one.err = err; m.running[dir] == one {
 			delete(m.running, dir)
@@ -109,17 +109,24 @@ func (m *Jobs) end(dir string, why error) {
 
 // Idle calls f unless something is being made, and lets nothing begin meanwhile.
 func (m *Jobs) Idle(f func()) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if len(m.running) == 0 {
-		f()
-	}
+	m.Exclude(func() {
+		if len(m.running) == 0 {
+			f()
+		}
+	})
 }
 
-// drop ends the run for a directory because nothing is wanted there any more. Its callers look
+// Drop ends the run for a directory because nothing is wanted there any more. Its callers look
 // again what they want.
-func (m *Jobs) drop(dir string) {
+func (m *Jobs) Drop(dir string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.end(dir, errOvertaken)
+	m.end(dir, ErrOvertaken)
+}
+
+// Exclude calls f while no other call begins, ends or removes anything.
+func (m *Jobs) Exclude(f func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f()
 }

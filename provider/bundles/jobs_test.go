@@ -68,7 +68,7 @@ func TestJobsTakeTurns(t *testing.T) {
 			go func() { results[x.key] <- m.Run(t.Context(), x.dir, x.key, w.work) }()
 			synctest.Wait()
 		}
-		if err := <-results["old"]; !errors.Is(err, errOvertaken) {
+		if err := <-results["old"]; !errors.Is(err, ErrOvertaken) {
 			t.Errorf("overtaken: %v", err)
 		}
 		if err := errors.Join(<-results["other"], <-results["new"]); err != nil || w.most != 1 || w.ended != 2 {
@@ -77,9 +77,9 @@ func TestJobsTakeTurns(t *testing.T) {
 		dropped := make(chan error, 1)
 		go func() { dropped <- m.Run(t.Context(), "a", "new", w.work) }()
 		synctest.Wait()
-		m.drop("a")
-		m.drop("none")
-		if err := <-dropped; !errors.Is(err, errOvertaken) {
+		m.Drop("a")
+		m.Drop("none")
+		if err := <-dropped; !errors.Is(err, ErrOvertaken) {
 			t.Errorf("dropped: %v", err)
 		}
 	})

@@ -305,7 +305,7 @@ func TestOnlyDividedModelsHaveBodies(t *testing.T) {
 // The parts of a model's shadows stay when variants are made of it, and those get theirs.
 func TestVariantsAreDivided(t *testing.T) {
 	shadows, g := &fakeShadows{}, &generator{}
-	tryWith(t, func(o *Options) { o.Shadows, o.Bundles, o.Register = shadows.on, g, g.register }, func(r *rig) {
+	tryWith(t, func(o *Options) { o.Shadows, o.Bundles, o.Improver = shadows.on, g, g }, func(r *rig) {
 		r.backend.widen(8000)
 		r.helped(shadows, "precise", generates)
 		parts := func(name string) []Division {

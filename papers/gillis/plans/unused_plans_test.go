@@ -31,7 +31,7 @@ func TestUnusedPlansAreRemoved(t *testing.T) {
 		if err != nil {
 			return nil, err
 		}
-		return control.ModelsOf(b, f, control.Registrations{Hash: c.models.Hash})
+		return bundles.VariantsIn(bundles.Place{Hash: c.models.Hash}).Models(b, f)
 	}
 	f := &provider.Function{}
 	f.Deployment.Image = "app:v1"

@@ -1,11 +1,11 @@
-package command
+package infaas
 
 import (
 	"fmt"
 	"math"
 
 	"github.com/faas-infer/faas-infer/model/tensor"
-	"github.com/faas-infer/faas-infer/variant"
+	"github.com/faas-infer/faas-infer/papers/infaas/registration"
 )
 
 // answers says how a model's outputs give a class for each row.
@@ -53,7 +53,7 @@ func answersOf(outputs []tensor.Info) answers {
 
 // errNoClasses refuses outputs without classes.
 func errNoClasses(outputs []tensor.Info) error {
-	return fmt.Errorf("the model's outputs are %s: accuracy needs an output with a score for each class, [?,classes], or one chance, [?,1]; it is not defined for a regression", tensors(outputs))
+	return fmt.Errorf("the model's outputs are %s: accuracy needs an output with a score for each class, [?,classes], or one chance, [?,1]; it is not defined for a regression", tensor.Describe(outputs))
 }
 
 // of returns a row's scores, one for each class. If the output is the class, the scores are
@@ -86,15 +86,15 @@ func (a answers) of(out []tensor.Tensor, row int) []float64 {
 const maxClass = 1 << 20
 
 // fits checks labels against the scores of a row.
-func (a answers) fits(metric variant.Metric, labels []int, scores []float64) error {
+func (a answers) fits(metric registration.Metric, labels []int, scores []float64) error {
 	classes := len(scores)
 	switch {
-	case a.kind == class && metric == variant.Top5:
-		return fmt.Errorf("--metric is %s, and the model's output is one class; use %s", metric, variant.Top1)
+	case a.kind == class && metric == registration.Top5:
+		return fmt.Errorf("--metric is %s, and the model's output is one class; use %s", metric, registration.Top1)
 	case a.kind == class:
 		return nil
-	case metric == variant.Top5 && classes <= 5:
-		return fmt.Errorf("--metric is %s, and the model has %d classes, so that every answer is right; use %s", metric, classes, variant.Top1)
+	case metric == registration.Top5 && classes <= 5:
+		return fmt.Errorf("--metric is %s, and the model has %d classes, so that every answer is right; use %s", metric, classes, registration.Top1)
 	}
 	for row, label := range labels {
 		if label < classes {

@@ -11,27 +11,21 @@ import (
 	"github.com/faas-infer/faas-infer/provider/latency"
 )
 
-// generation adds generated variants to a revision that is served, if its deployment says
-// com.openfaas.infer.variants: auto.
-type generation struct{ preparation }
-
-// making bounds the calls of Options.Register for a function. Such a call outlives the
-// revision that began it: the next one may want the same, and then shares the work.
+// making bounds the calls of [Improver.Improve] for a function. Such a call outlives the revision that
+// began it: the next one may want the same, and then shares the work.
 type making struct {
-	// what is the result of made.
+	// what is the result of [Improver.Wanted].
 	what string
 	ctx  context.Context
 	end  context.CancelFunc
 }
 
-// made identifies what Options.Register makes of a bundle for a deployment: variants depend on the
-// bundle only, the ways to cut its models also on limits and objective.
-func made(f *provider.Function, bundle string) string {
-	in := &f.Inference
-	if in.Auto || in.Partition == "" {
-		return bundle
+// improvement identifies what is made for a function beside the models of its bundle, "" for nothing.
+func (o *Options) improvement(f *provider.Function, bundle string) string {
+	if o.Improver == nil {
+		return ""
 	}
-	return fmt.Sprintf("%s for %v with batches of %d on %d instances with %d bytes", bundle, in.SLO, in.MaxBatch, in.PartitionInstances, in.Limits.Memory)
+	return o.Improver.Wanted(f, bundle)
 }
 
 // of returns the context for calls that make something.
@@ -43,9 +37,9 @@ func (m *making) of(ctx context.Context, what string) context.Context {
 	return m.ctx
 }
 
-// keep ends the calls unless a deployment wants the same.
-func (m *making) keep(wanted bool, what string) {
-	if m.end != nil && (!wanted || what != m.what) {
+// keep ends the calls unless a deployment wants the same; what is "" if it wants nothing.
+func (m *making) keep(what string) {
+	if m.end != nil && what != m.what {
 		m.end()
 		*m = making{}
 	}
@@ -59,16 +53,16 @@ const (
 	generateLongest = time.Hour
 )
 
-// run makes the variants and serves them beside the models that serve already. It repeats
-// failed attempts until ctx ends.
-func (c *generation) run(ctx context.Context) {
+// improve has more models made and serves them beside those that serve already. It repeats failed
+// attempts until ctx ends.
+func (c *preparation) improve(ctx context.Context) {
 	for n := 1; ; n++ {
 		cutting := c.cutting
-		err := c.generate(ctx)
+		err := c.improveOnce(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		if c.report(err); err != nil && cutting {
+		if c.reportImproved(err); err != nil && cutting {
 			c.refuseUncut(err)
 		}
 		if err == nil {
@@ -85,7 +79,7 @@ func (c *generation) run(ctx context.Context) {
 
 // refuseUncut serves the whole model although it is not cut, or says why it cannot be served: that
 // it is too slow was no reason as long as it might be cut.
-func (c *generation) refuseUncut(err error) {
+func (c *preparation) refuseUncut(err error) {
 	c.cutting = false
 	c.serve(true)
 	if latency.TooSlow(err) {
@@ -93,10 +87,10 @@ func (c *generation) refuseUncut(err error) {
 	}
 }
 
-// generate makes the variants, and finds their times.
-func (c *generation) generate(ctx context.Context) error {
+// improveOnce has more models made, and finds their times.
+func (c *preparation) improveOnce(ctx context.Context) error {
 	began := time.Now()
-	if err := c.register(ctx); err != nil {
+	if err := c.makeMore(ctx); err != nil {
 		return err
 	}
 	c.cutting = false
@@ -110,21 +104,23 @@ func (c *generation) generate(ctx context.Context) error {
 	if _, _, err := c.check(ctx, c.Function, models); err != nil {
 		return err
 	}
-	fresh := c.adopt(models)
+	var fresh []*task
+	c.all, fresh = tasksFor(models, c.all)
+	c.models = models
 	c.fn.log.Info().Dur("took_ms", time.Since(began)).Int("variants", len(models)).Msg("made variants of the model")
 	c.serve(!slices.ContainsFunc(c.all, func(t *task) bool { return t.tries == 0 }))
 	c.complete(ctx, fresh)
 	return nil
 }
 
-// register calls Options.Register. When ctx ends because of a later deployment, the call goes on
-// until that makes no use of it.
-func (c generation) register(ctx context.Context) error {
+// makeMore calls Options.Improver. When ctx ends because of a later deployment, the call goes on until that
+// makes no use of it.
+func (c preparation) makeMore(ctx context.Context) error {
 	done := make(chan error, 1)
 	c.mu.Lock()
 	if ctx.Err() == nil { // A deployment and a removal end ctx under the lock.
-		lasting := c.fn.making.of(c.keeper.Context(), made(c.Function, c.bundle))
-		c.keeper.Begin(func() { done <- c.options.Register(lasting, c.Function) })
+		lasting := c.fn.making.of(c.keeper.Context(), c.options.improvement(c.Function, c.bundle))
+		c.keeper.Begin(func() { done <- c.options.Improver.Improve(lasting, c.Function) })
 	}
 	c.mu.Unlock()
 	select {
@@ -135,27 +131,25 @@ func (c generation) register(ctx context.Context) error {
 	}
 }
 
-// adopt makes the models the revision's. Those that it had keep what is known of them. It
-// returns the tasks of the others.
-func (c *generation) adopt(models []Model) (fresh []*task) {
-	var all []*task
+// tasksFor returns the tasks of a revision's models, and those among them that are new. Models that have
+// a task already keep what is known of them.
+func tasksFor(models []Model, known []*task) (all, fresh []*task) {
 	for _, m := range models {
-		same := slices.IndexFunc(c.all, func(t *task) bool { return t.Name == m.Name && t.File == m.File && t.Images == m.Images })
+		same := slices.IndexFunc(known, func(t *task) bool { return t.Name == m.Name && t.File == m.File && t.Images == m.Images })
 		if same < 0 {
 			fresh = append(fresh, &task{Model: m})
 			all = append(all, fresh[len(fresh)-1])
 			continue
 		}
-		c.all[same].Model = m // Its accuracy may be known now.
-		all = append(all, c.all[same])
+		known[same].Model = m // Its accuracy may be known now.
+		all = append(all, known[same])
 	}
-	c.all, c.models = all, models
-	return fresh
+	return all, fresh
 }
 
-// report makes the reason why there are no generated variants a part of the function's
-// description, "" if there are.
-func (c generation) report(err error) {
+// reportImproved makes the reason why no more models could be made a part of the function's description, ""
+// if they were.
+func (c preparation) reportImproved(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.fn.wanted != c.Function {

@@ -1,4 +1,4 @@
-package control
+package infaas
 
 import (
 	"errors"
@@ -10,11 +10,12 @@ import (
 	"slices"
 
 	"github.com/faas-infer/faas-infer/model/bundle"
-	"github.com/faas-infer/faas-infer/variant"
+	"github.com/faas-infer/faas-infer/papers/infaas/registration"
+	"github.com/faas-infer/faas-infer/provider/control"
 )
 
-// Registrations says where the registered variants of a bundle's models are.
-type Registrations struct {
+// registrations says where the registered variants of a bundle's models are.
+type registrations struct {
 	// Dirs are the directories to look in, the first one first.
 	Dirs []string
 	// Hash identifies a file's content as [model.ContentHash] does.
@@ -26,7 +27,7 @@ type Registrations struct {
 
 // registered is a registration of the models as they are now.
 type registered struct {
-	*variant.Registration
+	*registration.Registration
 	// dir has variants.yaml and the generated models.
 	dir string
 }
@@ -36,7 +37,7 @@ const maxRegistration = 1 << 20
 
 // Find returns the directory with a registration of the bundle's models as they are now, "" if
 // there is none. The error is about the first registration that is not valid.
-func (r Registrations) Find(b *bundle.Bundle) (dir string, err error) {
+func (r registrations) Find(b *bundle.Bundle) (dir string, err error) {
 	found, err := r.find(b)
 	if found == nil {
 		return "", err
@@ -44,7 +45,7 @@ func (r Registrations) Find(b *bundle.Bundle) (dir string, err error) {
 	return found.dir, nil
 }
 
-func (r Registrations) find(b *bundle.Bundle) (*registered, error) {
+func (r registrations) find(b *bundle.Bundle) (*registered, error) {
 	var bad error
 	for _, dir := range r.Dirs {
 		found, err := r.read(dir, b)
@@ -62,8 +63,8 @@ func (r Registrations) find(b *bundle.Bundle) (*registered, error) {
 var errUnregistered = errors.New("no variants are registered")
 
 // read reads and checks one registration. An error names the file.
-func (r Registrations) read(dir string, b *bundle.Bundle) (*registered, error) {
-	name := filepath.Join(dir, variant.RegistrationFile)
+func (r registrations) read(dir string, b *bundle.Bundle) (*registered, error) {
+	name := filepath.Join(dir, registration.File)
 	file, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, errUnregistered
@@ -76,7 +77,7 @@ func (r Registrations) read(dir string, b *bundle.Bundle) (*registered, error) {
 	if err != nil {
 		return nil, err
 	}
-	found, err := variant.ReadRegistration(text)
+	found, err := registration.Read(text)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w; make it again with faas-infer model variants", name, err)
 	}
@@ -89,10 +90,10 @@ func (r Registrations) read(dir string, b *bundle.Bundle) (*registered, error) {
 
 // check returns an error unless all models and no others are registered, with the files as they
 // are now.
-func (r Registrations) check(one *registered, b *bundle.Bundle) error {
+func (r registrations) check(one *registered, b *bundle.Bundle) error {
 	models := b.Registered()
 	for _, m := range models {
-		if !slices.ContainsFunc(one.Variants, func(v variant.Registered) bool { return !v.Generated && v.Name == m.Name }) {
+		if !slices.ContainsFunc(one.Variants, func(v registration.Registered) bool { return !v.Generated && v.Name == m.Name }) {
 			return fmt.Errorf("it does not have the bundle's model %s", m.Name)
 		}
 	}
@@ -109,7 +110,7 @@ func (r Registrations) check(one *registered, b *bundle.Bundle) error {
 		if !v.Generated {
 			path = filepath.Join(b.Dir, models[m].Model)
 		} else if v.File != filepath.Base(v.File) {
-			return fmt.Errorf("the file of %s is %q; it must be beside %s", v.Name, v.File, variant.RegistrationFile)
+			return fmt.Errorf("the file of %s is %q; it must be beside %s", v.Name, v.File, registration.File)
 		}
 		hash, err := r.Hash(path)
 		if err != nil {
@@ -139,13 +140,13 @@ func (one *registered) accuracy(m bundle.ManifestModel) float64 {
 }
 
 // generated lists the generated variants of a model.
-func (one *registered) generated(of Model) (models []Model) {
+func (one *registered) generated(of control.Model) (models []control.Model) {
 	if one == nil {
 		return nil
 	}
 	for i := range one.Variants {
 		if v := &one.Variants[i]; v.Generated && v.Model == of.Name {
-			models = append(models, Model{Name: v.Name, Of: of.Name, File: filepath.Join(one.dir, v.File), Images: of.Images, Accuracy: v.Percent()})
+			models = append(models, control.Model{Name: v.Name, Of: of.Name, File: filepath.Join(one.dir, v.File), Images: of.Images, Accuracy: v.Percent()})
 		}
 	}
 	return models

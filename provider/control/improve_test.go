@@ -31,14 +31,21 @@ func (g *generator) Models(_ context.Context, f *provider.Function) (string, []M
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	models := []Model{{Name: "precise", Of: "precise", File: "precise", Accuracy: 80}}
-	if g.made && f.Inference.Auto {
+	if g.made && g.Wanted(f, "") != "" {
 		models[0].Accuracy = 80.5 // It is measured with them.
 		models = append(models, Model{Name: "slim", Of: "precise", File: "slim", Accuracy: 79})
 	}
 	return "bundles/" + f.Deployment.Image, models, nil
 }
 
-func (g *generator) register(ctx context.Context, f *provider.Function) error {
+func (g *generator) Wanted(f *provider.Function, bundle string) string {
+	if f.Inference.Stated.Value(moreKey) == "" {
+		return ""
+	}
+	return "variants of " + bundle
+}
+
+func (g *generator) Improve(ctx context.Context, f *provider.Function) error {
 	g.mu.Lock()
 	g.runs++
 	made, fails := g.made, g.fails
@@ -68,12 +75,15 @@ func (g *generator) set(fails error) {
 	g.fails = fails
 }
 
-func generates(f *provider.Function) { f.Inference.Auto = true }
+// moreKey says in tests that a generator makes variants.
+const moreKey = "more"
+
+func generates(f *provider.Function) { f.Inference.Stated = f.Inference.Stated.With(moreKey, "yes") }
 
 func tryGenerator(t *testing.T, f func(r *rig, g *generator)) {
 	t.Helper()
 	g := &generator{}
-	tryWith(t, func(o *Options) { o.Bundles, o.Register = g, g.register }, func(r *rig) {
+	tryWith(t, func(o *Options) { o.Bundles, o.Improver = g, g }, func(r *rig) {
 		r.backend.widen(8000)
 		f(r, g)
 	})

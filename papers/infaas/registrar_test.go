@@ -1,4 +1,4 @@
-package command
+package infaas
 
 import (
 	"errors"
@@ -12,10 +12,10 @@ import (
 
 	"github.com/faas-infer/faas-infer/instance/python/environment"
 	"github.com/faas-infer/faas-infer/model/bundle"
+	"github.com/faas-infer/faas-infer/papers/infaas/registration"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/bundles"
 	"github.com/faas-infer/faas-infer/provider/children"
-	"github.com/faas-infer/faas-infer/variant"
 )
 
 // With auto the provider makes variants in its own directory, once. One that is killed halfway
@@ -30,7 +30,7 @@ func TestRegistrar(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := &provider.Function{}
-	f.Deployment.Image, f.Inference.Auto = "app:v1", true
+	f.Deployment.Image, f.Inference.Stated = "app:v1", f.Inference.Stated.With(VariantsKey, "auto")
 	r := bundles.New(bundles.Dir(root), state, children.New(children.Config{Prepared: t.TempDir()}), zerolog.Nop())
 	b, err := bundle.Open(root, f.Deployment.Image)
 	if err != nil {
@@ -52,7 +52,7 @@ func TestRegistrar(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv(environment.ReadyEnv, killedQuantizer(t))
-	if err := r.Register(t.Context(), f); err == nil || !strings.Contains(err.Error(), "was killed by SIGKILL") {
+	if err := r.Improve(t.Context(), f); err == nil || !strings.Contains(err.Error(), "was killed by SIGKILL") {
 		t.Errorf("killed: %v", err)
 	}
 	own := filepath.Join(state, "variants", "app", "v1")
@@ -65,13 +65,13 @@ func TestRegistrar(t *testing.T) {
 	t.Setenv(environment.ReadyEnv, "")
 	made := func() os.FileInfo {
 		t.Helper()
-		if err := r.Register(t.Context(), f); err != nil {
+		if err := r.Improve(t.Context(), f); err != nil {
 			t.Fatal(err)
 		}
 		if got := found(); len(got) < 2 || got[0] != "a" || !strings.HasPrefix(got[1], "a-int8") {
 			t.Fatalf("%q", got)
 		}
-		info, err := os.Stat(filepath.Join(own, variant.RegistrationFile))
+		info, err := os.Stat(filepath.Join(own, registration.File))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -97,10 +97,10 @@ func TestRegistrar(t *testing.T) {
 	if again := made(); again.ModTime().Equal(first.ModTime()) {
 		t.Error("a damaged one was not made anew")
 	}
-	if err := os.Rename(own, filepath.Join(b.Dir, variant.RegistrationDir)); err != nil {
+	if err := os.Rename(own, filepath.Join(b.Dir, registration.Dir)); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Register(t.Context(), f); err != nil || len(found()) < 2 {
+	if err := r.Improve(t.Context(), f); err != nil || len(found()) < 2 {
 		t.Errorf("the user's own: %v", err)
 	}
 	if _, err := os.Stat(own); !os.IsNotExist(err) {

@@ -1,4 +1,4 @@
-package variant
+package registration
 
 import (
 	"bytes"
@@ -95,7 +95,7 @@ func TestRegistrationRoundTrips(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := ReadRegistration(text)
+	got, err := Read(text)
 	if err != nil || !reflect.DeepEqual(got, r) {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -115,11 +115,11 @@ func TestRegistrationRoundTrips(t *testing.T) {
 		"file: a.onnx/file: ''":        "file is missing",
 	} {
 		old, fresh, _ := strings.Cut(change, "/")
-		if _, err := ReadRegistration(bytes.Replace(text, []byte(old), []byte(fresh), 1)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Read(bytes.Replace(text, []byte(old), []byte(fresh), 1)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", change, err, want)
 		}
 	}
-	if _, err := ReadRegistration([]byte("variants: []\n")); err == nil {
+	if _, err := Read([]byte("variants: []\n")); err == nil {
 		t.Error("no variant")
 	}
 }

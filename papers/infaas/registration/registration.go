@@ -1,4 +1,7 @@
-package variant
+// Package registration is what INFaaS registers of the variants of an application's models (ATC'21,
+// §3.2): their profiles and accuracies, which of them are worth keeping, and the file that says so. It
+// makes, measures and loads nothing. Begin with [Registration] and [Dominators].
+package registration
 
 import (
 	"bytes"
@@ -11,13 +14,15 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/faas-infer/faas-infer/variant"
 )
 
-// RegistrationDir is the directory in a bundle with the variants of its models, RegistrationFile
-// the file in it that describes them.
+// Dir is the directory in a bundle with the variants of its models, File the file in it that describes
+// them.
 const (
-	RegistrationDir  = "variants"
-	RegistrationFile = "variants.yaml"
+	Dir  = "variants"
+	File = "variants.yaml"
 )
 
 // CPU is the hardware of variants that run on cores.
@@ -96,10 +101,10 @@ func (r *Registered) Percent() float64 {
 // it is registered.
 func (r *Registered) Placed() Placed {
 	ms := func(v float64) time.Duration { return time.Duration(v * float64(time.Millisecond)) }
-	return Placed{Variant: Variant{
+	return Placed{Variant: variant.Variant{
 		Model: r.Model, Name: r.Name, Hardware: CPU, Latency: ms(r.LatencyMS), Load: ms(r.LoadMS), RPS: r.RPS,
 		Memory: r.MemoryMB, Accuracy: r.Percent(), Cost: price,
-	}, State: Inactive}
+	}, State: variant.Inactive}
 }
 
 // Table returns the variants as rows of a table.
@@ -177,9 +182,9 @@ func (r *Registration) DropDominated() {
 	slices.SortStableFunc(r.Dropped, func(a, b Dropped) int { return bytes.Compare([]byte(a.Name), []byte(b.Name)) })
 }
 
-// ReadRegistration reads variants.yaml. An error names the first field without a valid
+// Read reads variants.yaml. An error names the first field without a valid
 // value.
-func ReadRegistration(text []byte) (*Registration, error) {
+func Read(text []byte) (*Registration, error) {
 	var r Registration
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	d.KnownFields(true)
@@ -215,14 +220,15 @@ func WriteVariants(w io.Writer, rows []Placed) error {
 		return err
 	}
 	number := func(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }
+	milliseconds := func(d time.Duration) string { return number(float64(d) / float64(time.Millisecond)) }
 	for i := range rows {
 		p := &rows[i]
 		accuracy := ""
 		if p.Accuracy > 0 {
 			accuracy = number(p.Accuracy)
 		}
-		if err := out.Write([]string{p.Model, p.Name, p.Hardware, p.State.String(), number(milliseconds(p.Latency)), number(p.RPS),
-			number(milliseconds(p.Load)), number(p.Memory), accuracy, number(p.Cost)}); err != nil {
+		if err := out.Write([]string{p.Model, p.Name, p.Hardware, p.State.String(), milliseconds(p.Latency), number(p.RPS),
+			milliseconds(p.Load), number(p.Memory), accuracy, number(p.Cost)}); err != nil {
 			return err
 		}
 	}

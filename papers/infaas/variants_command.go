@@ -1,4 +1,4 @@
-package command
+package infaas
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/model/bundle"
-	"github.com/faas-infer/faas-infer/variant"
+	"github.com/faas-infer/faas-infer/papers/infaas/registration"
 )
 
 // variantsOptions are the flags of "model variants".
@@ -23,7 +23,7 @@ type variantsOptions struct {
 	verbose, json bool
 }
 
-func newModelVariantsCommand() *cobra.Command {
+func newVariantsCommand() *cobra.Command {
 	var o variantsOptions
 	c := &cobra.Command{
 		Use:   "variants DIR",
@@ -74,9 +74,9 @@ func (o *variantsOptions) run(ctx context.Context, dir string, out, progress io.
 	if err := onnxruntime.Load(""); err != nil {
 		return err
 	}
-	r := registering{bundle: b, out: o.out, maxLoss: o.maxLoss, step: steps(progress), log: io.Discard}
+	r := registering{bundle: b, out: o.out, maxLoss: o.maxLoss, step: report.Steps(progress), log: io.Discard}
 	if r.out == "" {
-		r.out = filepath.Join(dir, variant.RegistrationDir)
+		r.out = filepath.Join(dir, registration.Dir)
 	}
 	if o.verbose {
 		r.log = progress
@@ -104,9 +104,9 @@ func handlerOf(b *bundle.Bundle) string {
 }
 
 // reportVariants returns the figures for programs.
-func reportVariants(dir string, registered *variant.Registration, took time.Duration) *report.Report {
+func reportVariants(dir string, registered *registration.Registration, took time.Duration) *report.Report {
 	r := report.New("model variants "+dir, time.Now())
-	share := func(name string, s *variant.Share) {
+	share := func(name string, s *registration.Share) {
 		if s != nil {
 			r.Add(name, s.Value, "%", fmt.Sprintf("of %d rows", s.Rows))
 			r.Add(name+"_low", s.Low, "%", "95 % interval")
@@ -136,7 +136,7 @@ func reportVariants(dir string, registered *variant.Registration, took time.Dura
 }
 
 // printRegistered prints the variants for people.
-func printRegistered(out io.Writer, registered *variant.Registration, dir string) error {
+func printRegistered(out io.Writer, registered *registration.Registration, dir string) error {
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(w, "variant\tmodel\taccuracy\tms\trequests/s\tload ms\tMB")
 	for _, v := range registered.Variants {
@@ -153,7 +153,7 @@ func printRegistered(out io.Writer, registered *variant.Registration, dir string
 }
 
 // accuracyOf prints what is known of a variant's accuracy.
-func accuracyOf(v *variant.Registered) string {
+func accuracyOf(v *registration.Registered) string {
 	switch {
 	case v.Accuracy != nil:
 		return fmt.Sprintf("%.1f %% (%.1f to %.1f)", v.Accuracy.Value, v.Accuracy.Low, v.Accuracy.High)

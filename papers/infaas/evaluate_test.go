@@ -1,4 +1,4 @@
-package command
+package infaas
 
 import (
 	"archive/zip"
@@ -17,8 +17,8 @@ import (
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/instance/protocol"
 	"github.com/faas-infer/faas-infer/model/tensor"
+	"github.com/faas-infer/faas-infer/papers/infaas/registration"
 	"github.com/faas-infer/faas-infer/provider/children"
-	"github.com/faas-infer/faas-infer/variant"
 )
 
 // reals is an output of FP32.
@@ -53,7 +53,7 @@ func TestAnswersOf(t *testing.T) {
 func TestAnswers(t *testing.T) {
 	nan := float32(math.NaN())
 	right := func(a answers, label int, out tensor.Tensor, row int) bool {
-		return variant.Top1.Right(a.of([]tensor.Tensor{out}, row), label)
+		return registration.Top1.Right(a.of([]tensor.Tensor{out}, row), label)
 	}
 	two := reals([]int64{2, 3}, 0, 5, 1, 7, nan, 1)
 	if !right(answers{scores, 0}, 1, two, 0) || right(answers{scores, 0}, 0, two, 1) {

@@ -1,14 +1,22 @@
-package variant
+package registration
 
 import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/faas-infer/faas-infer/variant"
 )
+
+// Placed is a variant on one node, or an inactive one.
+type Placed struct {
+	variant.Variant
+	State variant.State
+}
 
 // Dominators returns, for each variant, the index of one that is at least as accurate, as fast
 // and as cheap per request, and better in one of them; -1 if there is none. A dominated
-// variant need not be registered. One that is loaded still serves: [Table] does not ask who
+// variant need not be registered. One that is loaded still serves: a table does not ask who
 // dominates it. For few requests it may be the cheapest too, as an instance of a cheap device
 // costs less than a share of a fast one: plans therefore keep it.
 func Dominators(vs []Placed) []int {
@@ -52,6 +60,6 @@ func Dominators(vs []Placed) []int {
 }
 
 // better orders variants so that none comes after one that it dominates.
-func better(a, b *Variant) int {
+func better(a, b *variant.Variant) int {
 	return cmp.Or(cmp.Compare(b.Accuracy, a.Accuracy), cmp.Compare(a.Latency, b.Latency), cmp.Compare(a.PerRequest(), b.PerRequest()))
 }

@@ -1,4 +1,4 @@
-package command
+package infaas
 
 import (
 	"context"
@@ -22,8 +22,8 @@ import (
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/model/tensor"
+	"github.com/faas-infer/faas-infer/papers/infaas/registration"
 	"github.com/faas-infer/faas-infer/provider/children"
-	"github.com/faas-infer/faas-infer/variant"
 )
 
 const (
@@ -42,7 +42,7 @@ type evaluateOptions struct {
 	json                                   bool
 }
 
-func newModelEvaluateCommand() *cobra.Command {
+func newEvaluateCommand() *cobra.Command {
 	var o evaluateOptions
 	c := &cobra.Command{
 		Use:   "evaluate FILE",
@@ -80,7 +80,7 @@ evaluate measures only time and memory.`,
 	f := c.Flags()
 	f.StringVar(&o.data, "data", "", "labelled data: a .npz file, or a directory with a directory of images for each class")
 	f.StringVar(&o.image, "image", "", "how the model expects images, as in com.openfaas.infer.image, for example 224x224")
-	f.StringVar(&o.metric, "metric", string(variant.Top1), "which answers are right: top-1 or top-5")
+	f.StringVar(&o.metric, "metric", string(registration.Top1), "which answers are right: top-1 or top-5")
 	f.StringVar(&o.against, "against", "", "another model to compare the answers with")
 	f.IntVar(&o.rows, "rows", 256, "number of random rows without --data")
 	f.StringVar(&o.prepared, "prepared", "", "directory of prepared models (default: the user's cache)")
@@ -89,7 +89,7 @@ evaluate measures only time and memory.`,
 }
 
 func (o *evaluateOptions) run(ctx context.Context, file string) (*report.Report, error) {
-	metric, err := variant.ParseMetric(o.metric)
+	metric, err := registration.ParseMetric(o.metric)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("--%w", err)
@@ -217,7 +217,7 @@ func (o *evaluateOptions) open(ctx context.Context, r *report.Report, opens onnx
 	if err != nil {
 		return nil, errors.Join(err, engine.Close())
 	}
-	r.Add("load_ms", milliseconds(load), "ms", "to load the prepared model")
+	r.Add("load_ms", 1e3*load.Seconds(), "ms", "to load the prepared model")
 	r.Add("memory_mb", float64(memory)/(1<<20), "MB", fmt.Sprintf("of a process with the model, after a batch of %d", evaluationBatch))
 	return engine, nil
 }
@@ -251,7 +251,7 @@ func alike(old, fresh *onnxruntime.Engine) error {
 	before, after := signatureOf(old), signatureOf(fresh)
 	if !same(before.Inputs, after.Inputs) || !same(before.Outputs, after.Outputs) {
 		return fmt.Errorf("it takes %s and gives %s, the other model takes %s and gives %s",
-			tensors(before.Inputs), tensors(before.Outputs), tensors(after.Inputs), tensors(after.Outputs))
+			tensor.Describe(before.Inputs), tensor.Describe(before.Outputs), tensor.Describe(after.Inputs), tensor.Describe(after.Outputs))
 	}
 	return nil
 }
@@ -266,7 +266,7 @@ type evaluation struct {
 	engine *onnxruntime.Engine
 	// original is compared with, nil if nothing is.
 	original *onnxruntime.Engine
-	metric   variant.Metric
+	metric   registration.Metric
 	answers  answers
 	// rows is the number of rows, and batch returns some of them. labels has a class for
 	// each, or is nil.
@@ -292,7 +292,7 @@ func (e *evaluation) judge(ctx context.Context, r *report.Report) error {
 		bar(min(from+evaluationBatch, e.rows), e.rows)
 	}
 	add := func(name string, hits int, note string) {
-		s := variant.ShareOf(hits, e.rows)
+		s := registration.ShareOf(hits, e.rows)
 		r.Add(name, s.Value, "%", fmt.Sprintf("%d of %d rows, %s; 95 %% interval %.1f to %.1f", hits, e.rows, note, s.Low, s.High))
 	}
 	if e.labels != nil {
@@ -356,7 +356,7 @@ func (e *evaluation) time(ctx context.Context, r *report.Report) error {
 	if err != nil {
 		return err
 	}
-	r.Add("row_ms", milliseconds(one), "ms", "for one row on one core")
+	r.Add("row_ms", 1e3*one.Seconds(), "ms", "for one row on one core")
 	r.Add("rps", max(1/one.Seconds(), float64(rows)/batch.Seconds()), "1/s", fmt.Sprintf("on one core, alone or in batches of %d", rows))
 	return nil
 }

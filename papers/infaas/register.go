@@ -1,4 +1,4 @@
-package command
+package infaas
 
 import (
 	"bytes"
@@ -28,9 +28,8 @@ import (
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/model/tensor"
-	"github.com/faas-infer/faas-infer/provider/bundles"
+	"github.com/faas-infer/faas-infer/papers/infaas/registration"
 	"github.com/faas-infer/faas-infer/provider/children"
-	"github.com/faas-infer/faas-infer/variant"
 )
 
 // tableFile is the table in the directory of variants.
@@ -52,19 +51,19 @@ type registering struct {
 
 	work   string
 	data   string // the labelled data's path, "" for none
-	metric variant.Metric
+	metric registration.Metric
 }
 
 // register returns the bundle's registration, and whether it is new. It writes a new one to
 // out. An error leaves out as it was.
-func (r *registering) register(ctx context.Context) (_ *variant.Registration, fresh bool, err error) {
+func (r *registering) register(ctx context.Context) (_ *registration.Registration, fresh bool, err error) {
 	if err := r.check(); err != nil {
 		return nil, false, err
 	}
 	if err := os.MkdirAll(r.out, 0o755); err != nil {
 		return nil, false, fmt.Errorf("the directory of the variants (--out): %w", err)
 	}
-	lock, err := bundles.LockDir(r.out)
+	lock, err := LockDir(r.out)
 	if err != nil {
 		return nil, false, fmt.Errorf("the directory of the variants (--out): %w", err)
 	}
@@ -79,7 +78,7 @@ func (r *registering) register(ctx context.Context) (_ *variant.Registration, fr
 	if known := r.known(want.Key); known != nil {
 		return known, false, nil
 	}
-	if r.work, err = os.MkdirTemp(r.out, bundles.Unfinished); err != nil {
+	if r.work, err = os.MkdirTemp(r.out, Unfinished); err != nil {
 		return nil, false, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(r.work)) }()
@@ -103,24 +102,24 @@ func (r *registering) check() error {
 			}
 		}
 	}
-	if err := sameRequests(r.bundle); err != nil {
+	if err := r.bundle.CheckAlike(); err != nil {
 		return err
 	}
 	if v := r.bundle.Validation; v != nil {
 		var err error
 		r.data = filepath.Join(r.bundle.Dir, v.Data)
-		r.metric, err = variant.ParseMetric(v.Metric)
+		r.metric, err = registration.ParseMetric(v.Metric)
 		return err
 	}
 	return nil
 }
 
 // describe returns a registration without variants.
-func (r *registering) describe() (*variant.Registration, error) {
-	want := &variant.Registration{Machine: report.Machine(), Engine: onnxruntime.Name(), Metric: r.metric}
+func (r *registering) describe() (*registration.Registration, error) {
+	want := &registration.Registration{Machine: report.Machine(), Engine: onnxruntime.Name(), Metric: r.metric}
 	var models string
 	var err error
-	if want.Data, models, err = bundles.Contents(r.bundle, model.ContentHash, labelled.Hash); err != nil {
+	if want.Data, models, err = Contents(r.bundle, model.ContentHash, labelled.Hash); err != nil {
 		return nil, err
 	}
 	key := sha256.New()
@@ -131,12 +130,12 @@ func (r *registering) describe() (*variant.Registration, error) {
 }
 
 // known returns the registration in out if it has the key and all its files.
-func (r *registering) known(key string) *variant.Registration {
-	text, err := os.ReadFile(filepath.Join(r.out, variant.RegistrationFile))
+func (r *registering) known(key string) *registration.Registration {
+	text, err := os.ReadFile(filepath.Join(r.out, registration.File))
 	if err != nil {
 		return nil
 	}
-	found, err := variant.ReadRegistration(text)
+	found, err := registration.Read(text)
 	if err != nil || found.Key != key {
 		return nil // It is of another version, or of other models.
 	}
@@ -152,7 +151,7 @@ func (r *registering) known(key string) *variant.Registration {
 }
 
 // add measures a model and its int8 variants, and adds them.
-func (r *registering) add(ctx context.Context, to *variant.Registration, m bundle.ManifestModel) error {
+func (r *registering) add(ctx context.Context, to *registration.Registration, m bundle.ManifestModel) error {
 	file := filepath.Join(r.bundle.Dir, m.Model)
 	r.step("measuring " + m.Name)
 	original, err := r.measure(ctx, m, file, r.judgedBy(m, "")...)
@@ -177,7 +176,7 @@ func (r *registering) add(ctx context.Context, to *variant.Registration, m bundl
 		Step: func(s string) { r.step(m.Name + ": " + s) }, Start: runIdle,
 	})
 	if errors.Is(err, quantise.ErrNothing) {
-		to.Dropped = append(to.Dropped, variant.Dropped{Model: m.Name, Name: m.Name + suffixes[quantise.Static], Reason: err.Error()})
+		to.Dropped = append(to.Dropped, registration.Dropped{Model: m.Name, Name: m.Name + suffixes[quantise.Static], Reason: err.Error()})
 		return nil
 	}
 	if err != nil {
@@ -192,10 +191,10 @@ func (r *registering) add(ctx context.Context, to *variant.Registration, m bundl
 }
 
 // addMade measures a generated model, and adds or drops it.
-func (r *registering) addMade(ctx context.Context, to *variant.Registration, m bundle.ManifestModel, original *variant.Registered, made quantise.Made) error {
+func (r *registering) addMade(ctx context.Context, to *registration.Registration, m bundle.ManifestModel, original *registration.Registered, made quantise.Made) error {
 	name := m.Name + suffixes[made.Way]
 	drop := func(reason string) error {
-		to.Dropped = append(to.Dropped, variant.Dropped{Model: m.Name, Name: name, Reason: reason})
+		to.Dropped = append(to.Dropped, registration.Dropped{Model: m.Name, Name: name, Reason: reason})
 		return nil
 	}
 	if made.Error != "" {
@@ -203,7 +202,7 @@ func (r *registering) addMade(ctx context.Context, to *variant.Registration, m b
 	}
 	r.step("measuring " + name)
 	// The times alone take seconds, and drop many.
-	var v *variant.Registered
+	var v *registration.Registered
 	for _, how := range [][]string{nil, r.judgedBy(m, filepath.Join(r.bundle.Dir, m.Model))} {
 		var err error
 		v, err = r.measure(ctx, m, made.File, how...)
@@ -213,7 +212,7 @@ func (r *registering) addMade(ctx context.Context, to *variant.Registration, m b
 		if err != nil {
 			return drop("it does not run: " + err.Error())
 		}
-		if reason := variant.Drop(original, v, r.maxLoss); reason != "" {
+		if reason := registration.Drop(original, v, r.maxLoss); reason != "" {
 			return drop(reason)
 		}
 	}
@@ -237,7 +236,7 @@ func (r *registering) judgedBy(m bundle.ManifestModel, original string) []string
 }
 
 // measure runs "model evaluate" in a child of idle weight.
-func (r *registering) measure(ctx context.Context, m bundle.ManifestModel, file string, flags ...string) (*variant.Registered, error) {
+func (r *registering) measure(ctx context.Context, m bundle.ManifestModel, file string, flags ...string) (*registration.Registered, error) {
 	args := append([]string{"model", "evaluate", file, "--json", "--prepared", filepath.Join(r.work, "prepared")}, flags...)
 	out, err := new(children.Models).Run(ctx, children.Background, file, args...)
 	if err != nil {
@@ -254,20 +253,20 @@ func (r *registering) measure(ctx context.Context, m bundle.ManifestModel, file 
 }
 
 // figuresOf returns the figures of an evaluation as a variant.
-func figuresOf(found *report.Report) *variant.Registered {
+func figuresOf(found *report.Report) *registration.Registered {
 	by := map[string]float64{}
 	for _, f := range found.Results {
 		by[f.Name] = f.Value
 	}
-	share := func(name string) *variant.Share {
+	share := func(name string) *registration.Share {
 		percent, there := by[name]
 		if !there {
 			return nil
 		}
-		s := variant.ShareOf(int(math.Round(percent/100*by["rows"])), int(by["rows"]))
+		s := registration.ShareOf(int(math.Round(percent/100*by["rows"])), int(by["rows"]))
 		return &s
 	}
-	return &variant.Registered{
+	return &registration.Registered{
 		Accuracy: share("accuracy"), Agreement: share("agreement"), NaNRows: int(by["nan_rows"]),
 		LatencyMS: by["row_ms"], RPS: by["rps"], LoadMS: by["load_ms"], MemoryMB: by["memory_mb"],
 	}
@@ -300,7 +299,7 @@ func (r *registering) calibration(m bundle.ManifestModel, file string) ([]tensor
 
 // write puts the generated models and the description into out. The description is last, so
 // that it never names a file that is not there.
-func (r *registering) write(want *variant.Registration) error {
+func (r *registering) write(want *registration.Registration) error {
 	for _, v := range want.Variants {
 		if !v.Generated {
 			continue
@@ -310,7 +309,7 @@ func (r *registering) write(want *variant.Registration) error {
 		}
 	}
 	var table bytes.Buffer
-	if err := variant.WriteVariants(&table, want.Table()); err != nil {
+	if err := registration.WriteVariants(&table, want.Table()); err != nil {
 		return err
 	}
 	text, err := yaml.Marshal(want)
@@ -320,7 +319,7 @@ func (r *registering) write(want *variant.Registration) error {
 	for _, f := range []struct {
 		name string
 		text []byte
-	}{{tableFile, table.Bytes()}, {variant.RegistrationFile, text}} {
+	}{{tableFile, table.Bytes()}, {registration.File, text}} {
 		made := filepath.Join(r.work, f.name)
 		if err := os.WriteFile(made, f.text, 0o644); err != nil {
 			return err
@@ -346,15 +345,15 @@ func place(from, to string) error {
 
 // sweep removes what earlier runs left unfinished and, with a registration, the generated
 // models that it does not name.
-func (r *registering) sweep(keep *variant.Registration) error {
+func (r *registering) sweep(keep *registration.Registration) error {
 	entries, err := os.ReadDir(r.out)
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
-		stale := strings.HasPrefix(e.Name(), bundles.Unfinished) && filepath.Join(r.out, e.Name()) != r.work
+		stale := strings.HasPrefix(e.Name(), Unfinished) && filepath.Join(r.out, e.Name()) != r.work
 		if keep != nil && generated.MatchString(e.Name()) {
-			stale = !slices.ContainsFunc(keep.Variants, func(v variant.Registered) bool { return v.Generated && v.File == e.Name() })
+			stale = !slices.ContainsFunc(keep.Variants, func(v registration.Registered) bool { return v.Generated && v.File == e.Name() })
 		}
 		if !stale {
 			continue

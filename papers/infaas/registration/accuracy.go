@@ -1,8 +1,10 @@
-package variant
+package registration
 
 import (
 	"fmt"
 	"math"
+
+	"github.com/faas-infer/faas-infer/variant"
 )
 
 // Metric says which answers are right.
@@ -23,7 +25,7 @@ func ParseMetric(name string) (Metric, error) {
 	case Top1, Top5:
 		return m, nil
 	}
-	return "", &FieldError{"metric", fmt.Sprintf("is %q: it must be %s or %s", name, Top1, Top5)}
+	return "", &variant.FieldError{Field: "metric", Problem: fmt.Sprintf("is %q: it must be %s or %s", name, Top1, Top5)}
 }
 
 // Right reports whether the scores of one row, one for each class, give the label. Of

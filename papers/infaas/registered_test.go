@@ -1,4 +1,4 @@
-package control
+package infaas
 
 import (
 	"os"
@@ -10,6 +10,7 @@ import (
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/control"
 )
 
 // registeredBundle is a bundle with models a and b, and a registered variant of a.
@@ -49,45 +50,43 @@ variants:
 	return found
 }
 
-func in(b *bundle.Bundle, more ...string) Registrations {
-	return Registrations{Dirs: append([]string{filepath.Join(b.Dir, "variants")}, more...), Hash: model.ContentHash}
+func in(b *bundle.Bundle, more ...string) registrations {
+	return registrations{Dirs: append([]string{filepath.Join(b.Dir, "variants")}, more...), Hash: model.ContentHash}
 }
 
 func asking(names string) *provider.Function {
 	f := &provider.Function{}
-	f.Inference.Variants = names
+	f.Inference.Stated = f.Inference.Stated.With(VariantsKey, names)
 	return f
 }
 
 func auto() *provider.Function {
-	f := &provider.Function{}
-	f.Inference.Auto = true
-	return f
+	return asking(autoVariants)
 }
 
 // Generated variants serve if they are named, and with auto. Their accuracy is measured, and
 // that of the models, too.
 func TestRegisteredVariants(t *testing.T) {
 	b := registeredBundle(t)
-	a, small, other := Model{Name: "a", Of: "a", File: filepath.Join(b.Dir, "a.onnx"), Images: "8x8", Accuracy: 72},
-		Model{Name: "a-int8", Of: "a", File: filepath.Join(b.Dir, "variants", "static-1.onnx"), Images: "8x8", Accuracy: 71.5},
-		Model{Name: "b", Of: "b", File: filepath.Join(b.Dir, "b.onnx"), Accuracy: 60}
+	a, small, other := control.Model{Name: "a", Of: "a", File: filepath.Join(b.Dir, "a.onnx"), Images: "8x8", Accuracy: 72},
+		control.Model{Name: "a-int8", Of: "a", File: filepath.Join(b.Dir, "variants", "static-1.onnx"), Images: "8x8", Accuracy: 71.5},
+		control.Model{Name: "b", Of: "b", File: filepath.Join(b.Dir, "b.onnx"), Accuracy: 60}
 	for name, c := range map[string]struct {
 		f    *provider.Function
-		want []Model
+		want []control.Model
 	}{
-		"bundle": {asking(""), []Model{a, other}},
-		"auto":   {auto(), []Model{a, other, small}},
-		"names":  {asking("a-int8,b"), []Model{other, small}},
+		"bundle": {asking(""), []control.Model{a, other}},
+		"auto":   {auto(), []control.Model{a, other, small}},
+		"names":  {asking("a-int8,b"), []control.Model{other, small}},
 	} {
-		if got, err := ModelsOf(b, c.f, in(b)); err != nil || !slices.Equal(got, c.want) {
+		if got, err := modelsOf(b, c.f, in(b)); err != nil || !slices.Equal(got, c.want) {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 	}
-	if got, err := ModelsOf(b, auto(), Registrations{}); err != nil || len(got) != 2 || got[0].Accuracy != 70 {
+	if got, err := modelsOf(b, auto(), registrations{}); err != nil || len(got) != 2 || got[0].Accuracy != 70 {
 		t.Errorf("without a registration: %+v, %v", got, err)
 	}
-	if _, err := ModelsOf(b, asking("a-int4"), in(b)); err == nil || !strings.Contains(err.Error(), "it has a, b, a-int8") {
+	if _, err := modelsOf(b, asking("a-int4"), in(b)); err == nil || !strings.Contains(err.Error(), "it has a, b, a-int8") {
 		t.Errorf("an unknown variant: %v", err)
 	}
 }
@@ -96,10 +95,10 @@ func TestRegisteredVariants(t *testing.T) {
 func TestRegisteredVariantsOfOneModel(t *testing.T) {
 	b := registeredBundle(t)
 	b.Models, b.Model, b.Name = nil, "b.onnx", "b"
-	if got, err := ModelsOf(b, auto(), Registrations{}); err != nil || len(got) != 1 || got[0].Name != "b" {
+	if got, err := modelsOf(b, auto(), registrations{}); err != nil || len(got) != 1 || got[0].Name != "b" {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if got, err := ModelsOf(b, asking(""), Registrations{}); err != nil || len(got) != 1 || got[0].Name != "" || got[0].Of != "b" {
+	if got, err := modelsOf(b, asking(""), registrations{}); err != nil || len(got) != 1 || got[0].Name != "" || got[0].Of != "b" {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
@@ -133,21 +132,21 @@ func TestBadRegistrations(t *testing.T) {
 			if _, err := in(b).Find(b); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "variants.yaml") {
 				t.Errorf("%v", err)
 			}
-			if _, err := ModelsOf(b, auto(), in(b)); err == nil {
+			if _, err := modelsOf(b, auto(), in(b)); err == nil {
 				t.Error("auto takes it where nobody makes another")
 			}
 			where := in(b)
 			where.Remade = true
-			if got, err := ModelsOf(b, auto(), where); err != nil || len(got) != len(b.Models) {
+			if got, err := modelsOf(b, auto(), where); err != nil || len(got) != len(b.Models) {
 				t.Errorf("auto: %+v, %v", got, err)
 			}
-			if _, err := ModelsOf(b, asking("b"), where); err != nil {
+			if _, err := modelsOf(b, asking("b"), where); err != nil {
 				t.Errorf("a model of the bundle: %v", err)
 			}
 			if name == "name taken" {
 				return
 			}
-			if _, err := ModelsOf(b, asking("a-int8"), where); err == nil || !strings.Contains(err.Error(), c.want) {
+			if _, err := modelsOf(b, asking("a-int8"), where); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("by name: %v", err)
 			}
 		})

@@ -1,4 +1,4 @@
-package command
+package infaas
 
 import (
 	"encoding/csv"
@@ -11,8 +11,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/command/commandtest"
 	"github.com/faas-infer/faas-infer/instance/python/environment"
-	"github.com/faas-infer/faas-infer/provider/bundles"
-	"github.com/faas-infer/faas-infer/variant"
+	"github.com/faas-infer/faas-infer/papers/infaas/registration"
 )
 
 // withModels makes a bundle of models of the zoo, each with its own seed.
@@ -86,11 +85,11 @@ func TestModelVariants(t *testing.T) {
 	if f["a.accuracy"] < 50 || f["a.latency_ms"] <= 0 || f["register_s"] <= 0 || f["a.stated"] != 0 {
 		t.Errorf("%v", f)
 	}
-	text, err := os.ReadFile(filepath.Join(out, variant.RegistrationFile))
+	text, err := os.ReadFile(filepath.Join(out, registration.File))
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := variant.ReadRegistration(text)
+	r, err := registration.Read(text)
 	if err != nil || len(r.Variants) < 2 || r.Variants[0].File != "a.onnx" || len(r.Variants)+len(r.Dropped) != 3 || r.Data == "" {
 		t.Fatalf("%+v, %v", r, err)
 	}
@@ -101,7 +100,7 @@ func TestModelVariants(t *testing.T) {
 			t.Errorf("%+v", v)
 		}
 	}
-	want = append(want, ".lock", "mine.onnx", tableFile, variant.RegistrationFile)
+	want = append(want, ".lock", "mine.onnx", tableFile, registration.File)
 	slices.Sort(want)
 	if got := files(t, out); !slices.Equal(got, want) {
 		t.Errorf("there are %q, want %q", got, want)
@@ -195,12 +194,12 @@ func TestModelVariantsRefuses(t *testing.T) {
 	if _, err := execute(t, "model", "variants", dir); err == nil || !strings.Contains(err.Error(), "model a: labelled data: row 7 has the label 10") {
 		t.Errorf("labels that do not fit: %v", err)
 	}
-	lock, err := bundles.LockDir(filepath.Join(dir, "variants"))
+	lock, err := LockDir(filepath.Join(dir, "variants"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer lock.Close()
-	if _, err := execute(t, "model", "variants", dir); !errors.Is(err, bundles.ErrBusy) {
+	if _, err := execute(t, "model", "variants", dir); !errors.Is(err, ErrBusy) {
 		t.Errorf("a second run at once: %v", err)
 	}
 }
