@@ -36,7 +36,8 @@ func TestMain(m *testing.M) {
 		os.RemoveAll(suite.dir)
 		os.Exit(1)
 	}
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+	home := goleak.IgnoreAnyFunction("github.com/faas-infer/faas-infer/e2e.(*network).stay")
+	goleak.VerifyTestMain(m, home, goleak.Cleanup(func(code int) {
 		os.RemoveAll(suite.dir)
 		os.Exit(code)
 	}))

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"runtime"
 	"sync"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -81,8 +82,30 @@ func (n *network) do(f func() error) error {
 	return <-done
 }
 
-// start starts a process in the network.
-func (n *network) start(c *exec.Cmd) error { return n.do(c.Start) }
+// start starts a process in the network. The kernel takes the end of the thread that starts a process for
+// the death of its parent (Pdeathsig): a thread of the tests' own network may become that of another one,
+// which ends with its test, so home's starts it. A provider of another test was ended so.
+func (n *network) start(c *exec.Cmd) error {
+	if n == nil {
+		n = home()
+	}
+	return n.do(c.Start)
+}
+
+// home has a thread in the network of the tests that stays as long as they run.
+var home = sync.OnceValue(func() *network {
+	n := &network{make(chan func())}
+	go n.stay()
+	return n
+})
+
+// stay does what is asked of the network on one thread.
+func (n *network) stay() {
+	runtime.LockOSThread()
+	for start := range n.starts {
+		start()
+	}
+}
 
 // run starts a process in the network, waits for its end, and returns its output.
 func (n *network) run(c *exec.Cmd) ([]byte, error) {
@@ -121,3 +144,29 @@ func (n *network) client(t *testing.T) *http.Client {
 }
 
 func (n *network) close() { close(n.starts) }
+
+// A process that is to end with the tests does not end with a network of one of them.
+func TestProcessesOutliveNetworks(t *testing.T) {
+	if !ownNetworks() {
+		t.Skip("this user may not make networks")
+	}
+	c := exec.Command("sleep", "3600")
+	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+	if err := (*network)(nil).start(c); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		n, err := openNetwork()
+		if err != nil {
+			t.Error(err)
+			break
+		}
+		n.close()
+	}
+	if err := c.Process.Kill(); err != nil {
+		t.Error(err)
+	}
+	if err := c.Wait(); err == nil || err.Error() != "signal: killed" {
+		t.Errorf("it ended with %v", err)
+	}
+}

@@ -142,7 +142,11 @@ func (s *silence) packets(t *testing.T, arguments ...string) int {
 	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS, Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	var out, log bytes.Buffer
 	c.Stdout, c.Stderr = &out, &log
-	if err := c.Run(); err != nil {
+	err := (*network)(nil).start(c)
+	if err == nil {
+		err = c.Wait()
+	}
+	if err != nil {
 		t.Fatalf("%v\n%s\n%s", err, out.String(), log.String())
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
