@@ -95,6 +95,7 @@ type Served struct {
 // NewCommand returns "faas-infer instance", with the roles that are registered.
 func NewCommand() *cobra.Command {
 	var f Flags
+	var plain []plainRole
 	c := &cobra.Command{
 		Use:   "instance --model FILE --listen ADDRESS",
 		Short: "Serve one model: the process that the provider starts for each instance",
@@ -123,15 +124,38 @@ On SIGTERM it finishes the requests in flight and exits.`,
   faas-infer instance --model mnist.onnx --prepared "$(faas-infer instance prepare --model mnist.onnx --cache .prepared)" \
     --threads 2 --max-batch 16 --listen unix:///tmp/mnist.sock`,
 		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return f.enter(c, nil, false) },
+		RunE: func(c *cobra.Command, _ []string) error { return f.enter(c, stated(plain), false) },
 	}
 	f.define(c.Flags())
 	f.wholeFlags(c.Flags())
 	c.AddCommand(newPrepareCommand(), newStandByCommand())
 	for _, r := range roles {
 		c.AddCommand(r.command())
+		p := plainRole{r.New(), pflag.NewFlagSet(r.Name, pflag.ContinueOnError)}
+		p.as.Flags(p.own)
+		p.own.VisitAll(func(flag *pflag.Flag) { flag.Hidden = true })
+		c.Flags().AddFlagSet(p.own)
+		plain = append(plain, p)
 	}
 	return c
+}
+
+// plainRole is a role that "instance" has when one of its own flags is given, as in pods: see [Arguments].
+type plainRole struct {
+	as  Instance
+	own *pflag.FlagSet
+}
+
+// stated returns the role one of whose flags was given, nil if none was.
+func stated(roles []plainRole) (as Instance) {
+	for _, r := range roles {
+		r.own.VisitAll(func(flag *pflag.Flag) {
+			if flag.Changed {
+				as = r.as
+			}
+		})
+	}
+	return as
 }
 
 // wholeFlags adds the flags of an instance of a whole model.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
@@ -13,7 +14,7 @@ import (
 )
 
 // Role is a way to serve an instance beside that of a whole model. It becomes the hidden subcommand
-// "instance NAME", with the flags of all instances and its own.
+// "instance NAME", with the flags of all instances and its own, which are hidden flags of "instance", too.
 type Role struct {
 	// Name is the subcommand. Short, Long and Example are its help.
 	Name, Short, Long, Example string
@@ -54,15 +55,23 @@ func Register(r Role) {
 }
 
 // Arguments are the words after the program's name that start an instance listening at an address: the
-// command, and the role with its own flags. The flags of all instances follow.
+// command, and the role with its own flags. The flags of all instances follow. A pod gets the flags only: the
+// program in its image may be older than the subcommands, and had the same flags.
 func Arguments(spec cluster.InstanceSpec, listen string) []string {
 	for _, r := range roles {
-		if arguments, is := r.Of(spec, listen); is {
+		arguments, is := r.Of(spec, listen)
+		switch {
+		case is && OnMachine(listen):
 			return append([]string{"instance", r.Name}, arguments...)
+		case is:
+			return append([]string{"instance"}, arguments...)
 		}
 	}
 	return []string{"instance"}
 }
+
+// OnMachine reports whether an instance listens at a socket, and so is on the provider's machine and no pod.
+func OnMachine(listen string) bool { return strings.HasPrefix(listen, "unix:") }
 
 // command returns the subcommand of a role.
 func (r Role) command() *cobra.Command {

@@ -32,7 +32,7 @@ func TestShadowsArguments(t *testing.T) {
 	spec := cluster.InstanceSpec{Function: "vgg.team-a", Role: cluster.Shadow, Part: "0:18,20:22", Body: "b", Artefact: cluster.Artefact{Model: "/bundle/model.onnx@sha256:1"},
 		Config: cluster.Config{Batch: 4, Resources: cluster.Resources{CPU: 500, Memory: 128 << 20}}}
 	args := (&providerFlags{}).instanceArguments(spec)
-	if text := strings.Join(args, " "); !strings.HasPrefix(text, "instance shadow --blocks 0:18,20:22 --relay tcp://:8090 ") || !strings.Contains(text, "--model /bundle/model.onnx ") || !strings.Contains(text, "--memory 134217728 ") {
+	if text := strings.Join(args, " "); !strings.HasPrefix(text, "instance --shadow 0:18,20:22 --relay tcp://:8090 ") || !strings.Contains(text, "--model /bundle/model.onnx ") || !strings.Contains(text, "--memory 134217728 ") {
 		t.Errorf("%s", text)
 	}
 	spec.Role, spec.Part, spec.Body, spec.Paired = cluster.Body, "", "", true

@@ -29,7 +29,7 @@ func (s *subject) starts(ctx context.Context, r *report.Report) error {
 		if err != nil {
 			return fmt.Errorf("the empty instance: %w", err)
 		}
-		took, err := s.timed(ctx, fmt.Sprint("shadow-", i), "shadow", "--blocks", s.phi.String(), "--relay", "unix://"+s.socket(fmt.Sprint("relay-", i)), "--standby", s.dir)
+		took, err := s.timed(ctx, fmt.Sprint("shadow-", i), "shadow", "--shadow", s.phi.String(), "--relay", "unix://"+s.socket(fmt.Sprint("relay-", i)), "--standby", s.dir)
 		end()
 		if err != nil {
 			return err

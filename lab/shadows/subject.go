@@ -180,7 +180,7 @@ func (s *subject) start(ctx context.Context, name, prepared string, on int, argu
 // startShadow starts a shadow that holds phi and takes jobs of up to rows, on the second core.
 func (s *subject) startShadow(ctx context.Context, name string, phi pair.Phi, rows int) (*process, error) {
 	relay := s.socket(name + ".relay")
-	p, err := s.start(ctx, name, s.prepared, 1, "shadow", "--max-batch", fmt.Sprint(rows), "--blocks", phi.String(), "--relay", "unix://"+relay)
+	p, err := s.start(ctx, name, s.prepared, 1, "shadow", "--max-batch", fmt.Sprint(rows), "--shadow", phi.String(), "--relay", "unix://"+relay)
 	if err != nil {
 		return nil, err
 	}

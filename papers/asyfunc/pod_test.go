@@ -81,7 +81,7 @@ func pairByCopy(t *testing.T, network string, arguments ...string) (relay string
 	relay = free.Addr().String()
 	free.Close()
 	t.Setenv(copies.Env, dir)
-	shadow, socket := commandtest.Command(append([]string{"instance", "shadow", "--model", model, "--listen", "unix://" + filepath.Join(t.TempDir(), "s"), "--blocks", "0:6", "--relay", "tcp://" + relay,
+	shadow, socket := commandtest.Command(append([]string{"instance", "shadow", "--model", model, "--listen", "unix://" + filepath.Join(t.TempDir(), "s"), "--shadow", "0:6", "--relay", "tcp://" + relay,
 		"--max-batch", "8", "--memory", fmt.Sprint(128 << 20)}, arguments...)...), filepath.Join(t.TempDir(), "b")
 	ready := make(chan struct{})
 	go func() {
@@ -161,7 +161,7 @@ func TestBodyWithoutACopy(t *testing.T) {
 	if status, text := order(t, socket, pair.Order{}); status != http.StatusNoContent {
 		t.Errorf("none: %d %s", status, text)
 	}
-	c := commandtest.Command("instance", "shadow", "--model", model, "--listen", "unix://"+filepath.Join(t.TempDir(), "s"), "--blocks", "0:1", "--relay", "tcp://127.0.0.1:0")
+	c := commandtest.Command("instance", "shadow", "--model", model, "--listen", "unix://"+filepath.Join(t.TempDir(), "s"), "--shadow", "0:1", "--relay", "tcp://127.0.0.1:0")
 	if out, err := c.CombinedOutput(); err == nil || !strings.Contains(string(out), os.ErrNotExist.Error()) && !strings.Contains(string(out), "no such file") {
 		t.Errorf("%v: %s", err, out)
 	}

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"os"
 	"runtime"
-	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -27,7 +26,7 @@ import (
 const bodyBatches = 2
 
 // bodyRole is the role of an instance that may have shadows, "instance body". In a pod it is that of a whole
-// model, and a body by its environment: an image that is older than the provider would refuse the subcommand.
+// model, and a body by its environment: see [instances.Arguments].
 func bodyRole() instances.Role {
 	return instances.Role{
 		Name:  "body",
@@ -39,14 +38,11 @@ func bodyRole() instances.Role {
     --concurrency 2 --name vgg --listen unix:///tmp/vgg.sock`,
 		New: func() instances.Instance { return body{} },
 		Of: func(spec cluster.InstanceSpec, listen string) (arguments []string, is bool) {
-			return []string{"--concurrency", fmt.Sprint(bodyBatches)}, spec.Role == cluster.Body && spec.Paired && onMachine(listen)
+			return []string{"--concurrency", fmt.Sprint(bodyBatches)}, spec.Role == cluster.Body && spec.Paired && instances.OnMachine(listen)
 		},
 		Assumes: func(f *instances.Flags) bool { return os.Getenv(pair.BodyEnv) != "" && f.InPod() && f.OnCores() },
 	}
 }
-
-// onMachine reports whether an instance listens at a socket, and so is on the provider's machine and no pod.
-func onMachine(listen string) bool { return strings.HasPrefix(listen, "unix:") }
 
 // shadowRole is the role of an instance that holds a part of a model, "instance shadow".
 func shadowRole() instances.Role {
@@ -57,14 +53,14 @@ func shadowRole() instances.Role {
 to --relay. The model is the directory that "faas-infer instance prepare" printed, or the
 copy in $FAAS_INFER_COPIES, which a body makes.`,
 		Example: `  faas-infer instance shadow --prepared "$(faas-infer instance prepare --model vgg.onnx --cache .prepared)" \
-    --blocks 0:18 --relay unix:///tmp/vgg.relay --listen unix:///tmp/vgg-shadow.sock`,
+    --shadow 0:18 --relay unix:///tmp/vgg.relay --listen unix:///tmp/vgg-shadow.sock`,
 		New: func() instances.Instance { return new(shadowFlags) },
 		Of: func(spec cluster.InstanceSpec, listen string) (arguments []string, is bool) {
 			relay := listen + ".relay"
-			if !onMachine(listen) {
+			if !instances.OnMachine(listen) {
 				relay = fmt.Sprintf("tcp://:%d", pair.RelayPort)
 			}
-			return []string{"--blocks", spec.Part, "--relay", relay}, spec.Role == cluster.Shadow
+			return []string{"--shadow", spec.Part, "--relay", relay}, spec.Role == cluster.Shadow
 		},
 		FromEmpty: true,
 	}
@@ -166,7 +162,7 @@ type shadowFlags struct{ blocks, relay string }
 
 // Flags implements [instances.Instance].
 func (x *shadowFlags) Flags(flags *pflag.FlagSet) {
-	flags.StringVar(&x.blocks, "blocks", "", "the blocks of the prepared model to hold, such as 0:18 or 0:18,20:22 (required)")
+	flags.StringVar(&x.blocks, "shadow", "", "the blocks of the prepared model to hold, such as 0:18 or 0:18,20:22 (required)")
 	flags.StringVar(&x.relay, "relay", "", "where bodies connect: unix:///path or tcp://host:port; with --tls only instances do (required)")
 }
 
@@ -174,7 +170,7 @@ func (x *shadowFlags) Flags(flags *pflag.FlagSet) {
 func (x *shadowFlags) Check(f *instances.Flags) error {
 	switch {
 	case x.blocks == "":
-		return errors.New("--blocks is missing: give the blocks to hold, such as 0:18")
+		return errors.New("--shadow is missing: give the blocks to hold, such as 0:18")
 	case x.relay == "":
 		return errors.New("--relay is missing: give the address where bodies connect, such as unix:///run/shadow.sock")
 	}
@@ -199,7 +195,7 @@ func (x *shadowFlags) Open(ctx context.Context, f *instances.Flags, logger zerol
 	}
 	phi, err := pair.ParsePhi(x.blocks)
 	if err != nil {
-		return nil, fmt.Errorf("--blocks: %w", err)
+		return nil, fmt.Errorf("--shadow: %w", err)
 	}
 	l, err := instance.Listen(ctx, x.relay)
 	if err != nil {

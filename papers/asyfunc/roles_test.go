@@ -53,7 +53,7 @@ func TestShadowIsAProcess(t *testing.T) {
 		return p
 	}
 	shadow := func() *exec.Cmd {
-		return start("shadow", "shadow", "--blocks", "0:6", "--relay", "unix://"+socket("relay"))
+		return start("shadow", "shadow", "--shadow", "0:6", "--relay", "unix://"+socket("relay"))
 	}
 	start("body", "body", "--concurrency", "2")
 	s := shadow()
@@ -163,8 +163,8 @@ func TestShadowIsAProcess(t *testing.T) {
 func TestPairFlags(t *testing.T) {
 	for want, arguments := range map[string][]string{
 		"--prepared is missing":   {"body", "--model", "m.onnx"},
-		"--relay is missing":      {"shadow", "--prepared", "d", "--blocks", "0:2"},
-		"--blocks is missing":     {"shadow", "--prepared", "d", "--relay", "unix:///x"},
+		"--relay is missing":      {"shadow", "--prepared", "d", "--shadow", "0:2"},
+		"--shadow is missing":     {"shadow", "--prepared", "d", "--relay", "unix:///x"},
 		"a pair computes on CPUs": {"body", "--prepared", "d", "--device", "cuda"},
 		"unknown flag: --relay":   {"body", "--prepared", "d", "--relay", "unix:///x"},
 	} {
@@ -174,16 +174,16 @@ func TestPairFlags(t *testing.T) {
 	}
 }
 
-// A shadow is started with its part, a body on one machine as such. In a pod a body is started as any instance:
-// an image that is older than the provider would refuse the subcommand.
+// A shadow is started with its part, a body on one machine as such. In a pod neither is started by a subcommand:
+// an image that is older than the provider would refuse it.
 func TestArguments(t *testing.T) {
 	shadow, body := cluster.InstanceSpec{Role: cluster.Shadow, Part: "0:18,20:22", Body: "b"}, cluster.InstanceSpec{Paired: true}
 	for _, c := range []struct {
 		spec         cluster.InstanceSpec
 		listen, want string
 	}{
-		{shadow, "unix:///run/s", "instance shadow --blocks 0:18,20:22 --relay unix:///run/s.relay"},
-		{shadow, "tcp://:8080", "instance shadow --blocks 0:18,20:22 --relay tcp://:8090"},
+		{shadow, "unix:///run/s", "instance shadow --shadow 0:18,20:22 --relay unix:///run/s.relay"},
+		{shadow, "tcp://:8080", "instance --shadow 0:18,20:22 --relay tcp://:8090"},
 		{body, "unix:///run/s", "instance body --concurrency 2"},
 		{body, "tcp://:8080", "instance"},
 		{cluster.InstanceSpec{}, "unix:///run/s", "instance"},

@@ -19,7 +19,7 @@ func TestArgumentsOfMembers(t *testing.T) {
 		listen, want string
 	}{
 		{member, "unix:///run/s", "instance member --part 2"},
-		{member, "tcp://:8080", `instance member --part 2 --plan {"model":"m"}`},
+		{member, "tcp://:8080", `instance --part 2 --plan {"model":"m"}`},
 		{whole, "tcp://:8080", "instance"},
 	} {
 		if got := strings.Join(instances.Arguments(c.spec, c.listen), " "); got != c.want {

@@ -56,7 +56,7 @@ func memberArguments(spec cluster.InstanceSpec, listen string) (arguments []stri
 		return nil, false
 	}
 	arguments = []string{"--part", strconv.Itoa(spec.Member)}
-	if !strings.HasPrefix(listen, "unix:") {
+	if !instances.OnMachine(listen) {
 		arguments = append(arguments, "--plan", spec.Plan)
 	}
 	return arguments, true

@@ -156,6 +156,7 @@ func TestMemberFlags(t *testing.T) {
 		"--part is missing: give the member":               {"member", "--model", c.Source, "--plan", plan},
 		`serve it with "faas-infer instance member"`:       {"--model", file},
 		"there is no cut model: give --plan":               {"member", "--model", c.Source, "--part", "1"},
+		"--part is 3, but there is no cut model":           {"--model", c.Source, "--part", "3"}, // In a pod.
 		"--plan needs the model's ONNX file":               {"member", "--model", file, "--plan", plan, "--part", "1"},
 		"--concurrency is 0":                               {"member", "--model", c.Source, "--concurrency", "0"},
 		"a whole model runs one batch at a time":           {"--model", c.Source, "--concurrency", "2"},
