@@ -114,7 +114,7 @@ func TestMetricsTable(t *testing.T) {
 var key = regexp.MustCompile(`"(com\.openfaas\.(?:(?:slo|infer|scale|retry)\.[a-z_.-]+|(?:health|ready)\.http\.|profile|serviceaccount|limits\.gpu))"`)
 
 // annotated lists the folders that read annotations.
-var annotated = []string{"provider/annotation", "provider/async/retry", "cluster/kubernetes/podspec"}
+var annotated = []string{"provider/annotation", "provider/async/retry", "cluster/kubernetes/podspec", "papers/batch", "papers/infaas"}
 
 // The reference has every annotation that the provider reads, and its tables have no
 // other.

@@ -11,6 +11,7 @@ import (
 	"go/token"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -35,20 +36,21 @@ var layers = map[string][]string{
 	"filelock":           {"backoff"},
 	"postmortem":         {},
 	"health":             {"backoff"},
-	"command":            {"backoff", "filelock", "provider", "scaling", "batching", "coldstart", "variant", "partition", "shadow", "profiler", "cluster", "instance", "model", "gpu", "postmortem", "papers"},
+	"command":            {"backoff", "filelock", "provider", "scaling", "batching", "coldstart", "variant", "profiler", "cluster", "instance", "model", "gpu", "postmortem", "papers"},
 	"command/report":     {},
 	"command/load":       {"command/report", "model"},
-	"provider":           {"backoff", "scaling", "batching", "coldstart", "variant", "partition", "shadow", "profiler", "cluster", "instance/frame", "instance/duplex", "model", "health"},
+	"provider":           {"backoff", "scaling", "batching", "coldstart", "variant", "profiler", "cluster", "instance/frame", "instance/duplex", "model", "health"},
 	"provider/children":  {"backoff", "filelock", "postmortem", "gpu", "profiler", "cluster", "instance", "model"},
-	"provider/bundles":   {"backoff", "filelock", "partition", "variant", "cluster", "instance", "model"},
-	"scaling":            {"profiler", "cluster", "shadow"},
+	"provider/bundles":   {"backoff", "filelock", "variant", "cluster", "instance", "model"},
+	"scaling":            {"profiler", "cluster"},
 	"scaling/systems":    {"scaling", "batching", "coldstart", "cluster"},
 	"batching":           {"cluster"},
 	"coldstart":          {},
-	"papers/batch":       {"batching", "coldstart", "cluster", "scaling"},
+	"papers/asyfunc":     {"backoff", "scaling", "profiler", "cluster", "provider", "instance", "model", "command/instances", "command/plug", "command/profile", "command/report"},
+	"papers/batch":       {"batching", "coldstart", "cluster", "scaling", "provider/annotation"},
+	"papers/infaas":      {"filelock", "variant", "cluster", "instance", "model", "provider", "command/plug", "command/report", "command/profile"},
+	"papers/gillis":      {"backoff", "filelock", "command/instances", "command/plug", "command/profile", "command/report", "provider", "profiler", "cluster", "instance", "model", "health"},
 	"variant":            {},
-	"partition":          {"model", "profiler"},
-	"shadow":             {"model", "profiler"},
 	"profiler":           {"model", "gpu"},
 	"profiler/measuring": {"backoff", "filelock", "profiler", "model", "instance", "command/report", "cluster/local/cgroup"},
 	"cluster":            {"backoff", "gpu", "postmortem"},
@@ -70,7 +72,7 @@ var alone = []string{"cluster", "instance/frame", "instance/duplex", "model/tens
 // pure lists the packages that decide and do not act, with all below them. drivers
 // lists the exceptions: the backends and the measuring packages.
 var (
-	pure    = []string{"batching", "scaling", "coldstart", "variant", "partition", "shadow", "profiler", "cluster", "model/cut", "health", "papers/batch"}
+	pure    = []string{"batching", "scaling", "coldstart", "variant", "profiler", "cluster", "model/cut", "health", "papers/asyfunc/pairing", "papers/asyfunc/shadow", "papers/batch", "papers/gillis/partition", "papers/infaas/registration"}
 	drivers = []string{"cluster/local", "cluster/kubernetes", "cluster/sets", "profiler/measuring", "health/probe"}
 )
 
@@ -265,6 +267,25 @@ func TestTheCoreKnowsNoPaper(t *testing.T) {
 	for name := range rooms {
 		if name != "" && !listed[name] {
 			t.Errorf("%s does not list papers/%s", papersList, name)
+		}
+	}
+}
+
+// With the tag nopapers the programs have no room of a paper in them. The list of rooms declares nothing, so that
+// they compile without it.
+func TestTheProgramWithoutPapers(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "-tags", "nopapers", ".", "./command/kubernetes/program").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for p := range strings.Lines(string(out)) {
+		if strings.HasPrefix(p, module+"/papers/") {
+			t.Errorf("it has %s", p)
+		}
+	}
+	for _, s := range sources(t) {
+		if s.name == papersList && len(s.file.Decls) != 1 {
+			t.Errorf("%s: it only lists rooms", papersList)
 		}
 	}
 }
@@ -577,7 +598,7 @@ var crowded = map[string]int{
 	"cluster/membership.Set":           40,
 	"cluster/sets.Backend":             40,
 	"command.ProviderFlags":            40,
-	"command.instanceFlags":            40,
+	"command/instances.Flags":          30,
 	"command/kubernetes.platform":      30,
 	"instance/cuda.Engine":             50,
 	"instance/cuda.lane":               40,
@@ -586,11 +607,11 @@ var crowded = map[string]int{
 	"model/bundle.Manifest":            30,
 	"model/shape.call":                 120,
 	"model/zoo.network":                70,
-	"partition.Space":                  40,
+	"papers/asyfunc/shadow.Model":      60,
+	"papers/gillis/partition.Space":    40,
 	"profiler.Profile":                 30,
 	"profiler/correction.Correction":   30,
 	"profiler/operator.Operator":       30,
-	"provider/bundles.Cutter":          30,
 	"provider/children.Models":         50,
 	"provider.Server":                  80,
 	"provider/async.Queue":             40,
@@ -612,7 +633,6 @@ var crowded = map[string]int{
 	"scaling/joint.Problem":            30,
 	"scaling/packing.Problem":          60,
 	"scaling/placing.Room":             30,
-	"shadow.Model":                     60,
 }
 
 // A type is held by its methods, by those of its views, which embed a pointer to it, and by functions

@@ -264,7 +264,7 @@ type InstanceSpec struct {
 	Set    InstanceID `json:"set,omitempty"`
 	Member int        `json:"member,omitempty"`
 	// Role is what it does. Paired lets a body take shadows. A shadow holds Part of the model, as
-	// pair.ParsePhi reads it, for the instance Body; that changes when it is paired again.
+	// the room of the paper reads it, for the instance Body; that changes when it is paired again.
 	Role   Role       `json:"role,omitempty"`
 	Paired bool       `json:"paired,omitempty"`
 	Part   string     `json:"part,omitempty"`

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/faas-infer/faas-infer/command/commandtest"
 	"github.com/faas-infer/faas-infer/instance/engine"
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/onnxpb"
@@ -24,9 +25,9 @@ func TestRealClients(t *testing.T) {
 	file := filepath.Join(folder, "same.onnx")
 	writeSame(t, file)
 	address := freeAddress(t)
-	serve := helperCommand("instance", "--model", file, "--name", "photos.openfaas-fn", "--max-batch", "2",
+	serve := commandtest.Command("instance", "--model", file, "--name", "photos.openfaas-fn", "--max-batch", "2",
 		"--image", "32x32", "--listen", "tcp://"+address)
-	startUntilReady(t, serve)
+	commandtest.UntilReady(t, serve)
 	python := clientsPython(t)
 	if out, err := exec.Command(python, "testdata/clients.py", "http://"+address, "photos").CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
@@ -79,8 +80,8 @@ func TestRealClientsOfStrings(t *testing.T) {
 			t.Fatal(err)
 		}
 		address := freeAddress(t)
-		serve := helperCommand("instance", "--model", file, "--name", name, "--max-batch", "4", "--warm-up", "0s", "--listen", "tcp://"+address)
-		startUntilReady(t, serve)
+		serve := commandtest.Command("instance", "--model", file, "--name", name, "--max-batch", "4", "--warm-up", "0s", "--listen", "tcp://"+address)
+		commandtest.UntilReady(t, serve)
 		t.Cleanup(func() {
 			if err := serve.Process.Kill(); err != nil {
 				t.Error(err)

@@ -6,41 +6,25 @@ import (
 	"testing"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/command/instances"
 )
 
 // A deployment's declaration of images reaches the instance unchanged.
 func TestImagesReachTheInstance(t *testing.T) {
 	var f ProviderFlags
 	spec := cluster.InstanceSpec{Function: "photos.openfaas-fn", Artefact: cluster.Artefact{Images: "224x224 fit=crop"}}
-	argv := f.InstanceArguments(spec)
+	argv := f.InstanceArguments(spec, "unix:///s")
 	at := slices.Index(argv, "--image")
 	if at < 0 || at+1 >= len(argv) || argv[at+1] != spec.Images {
 		t.Fatalf("the instance is started with %q", argv)
 	}
-	got := instanceFlags{image: argv[at+1]}
-	if form, err := got.images(); err != nil || form.Width != 224 || form.Fit != "crop" {
+	got := instances.Flags{Image: argv[at+1]}
+	if form, err := got.Images(); err != nil || form.Width != 224 || form.Fit != "crop" {
 		t.Errorf("it reads %+v, %v", form, err)
 	}
 	spec.Images = ""
-	if slices.Contains(f.InstanceArguments(spec), "--image") {
+	if slices.Contains(f.InstanceArguments(spec, "unix:///s"), "--image") {
 		t.Error("a function without images is told of some")
-	}
-}
-
-// A member of a set is told its number and its share, other instances nothing of it.
-func TestMembersAreToldTheirPart(t *testing.T) {
-	var f ProviderFlags
-	spec := cluster.InstanceSpec{ID: "s-2-x", Set: "s", Member: 2, Function: "vgg.openfaas-fn",
-		Config: cluster.Config{Batch: 4, Parts: 3, Concurrency: 2, Resources: cluster.Resources{CPU: 3000, Memory: 100}}}
-	argv := strings.Join(f.InstanceArguments(spec), " ")
-	for _, want := range []string{"--part 2 --concurrency 2", "--threads 3 ", "--memory 100 ", "--max-batch 4 "} {
-		if !strings.Contains(argv, want) {
-			t.Errorf("%s is missing in %s", want, argv)
-		}
-	}
-	spec.Set, spec.Member, spec.Config.Concurrency = "", 0, 1
-	if argv := strings.Join(f.InstanceArguments(spec), " "); strings.Contains(argv, "--part") || strings.Contains(argv, "--concurrency") {
-		t.Errorf("an instance that is no member: %s", argv)
 	}
 }
 
@@ -50,16 +34,13 @@ func TestMappedWeightsAreNotTheEngines(t *testing.T) {
 	spec := cluster.InstanceSpec{Function: "resnet.openfaas-fn", Config: cluster.Config{Batch: 1, Resources: cluster.Resources{
 		CPU: 1000, Memory: 300, Mapped: cluster.Mapping{File: "w", Bytes: 100},
 	}}}
-	if argv := strings.Join(f.InstanceArguments(spec), " "); !strings.Contains(argv, "--memory 200 ") {
+	if argv := strings.Join(f.InstanceArguments(spec, "unix:///s"), " "); !strings.Contains(argv, "--memory 200 ") {
 		t.Errorf("it is started with %s", argv)
 	}
 }
 
 func TestInstanceRefusesWhatIsNoImageForm(t *testing.T) {
-	c := newInstanceCommand()
-	c.SetArgs([]string{"--model", "mnist.onnx", "--image", "28"})
-	c.SilenceErrors, c.SilenceUsage = true, true
-	if err := c.Execute(); err == nil || !strings.Contains(err.Error(), `--image is "28": it must begin with the width and height`) {
+	if _, err := execute(t, "instance", "--model", "mnist.onnx", "--image", "28"); err == nil || !strings.Contains(err.Error(), `--image is "28": it must begin with the width and height`) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/faas-infer/faas-infer/command/profile"
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/model/zoo"
@@ -34,7 +35,7 @@ model can meet here, write bundles, and make and measure variants of a model.`,
   faas-infer model show resnet-50.onnx --batch 8
   faas-infer model bundle mnist --root bundles --image mnist:latest`,
 	}
-	c.AddCommand(newModelMakeCommand(), newModelShowCommand(), newModelReadCommand(), newModelCheckCommand(), newModelConvertCommand(), newModelBundleCommand(), newModelEvaluateCommand(), newModelVariantsCommand(), newModelPartitionCommand(), newModelAlikeCommand())
+	c.AddCommand(newModelMakeCommand(), newModelShowCommand(), newModelReadCommand(), newModelCheckCommand(), newModelConvertCommand(), newModelBundleCommand(), newModelAlikeCommand())
 	return c
 }
 
@@ -117,7 +118,7 @@ func newModelShowCommand() *cobra.Command {
 		batch     int
 		signature string
 		asJSON    bool
-		sizes     sizeFlags
+		sizes     profile.SizeFlags
 	)
 	c := &cobra.Command{
 		Use:   "show FILE|DIR",
@@ -145,7 +146,7 @@ convert it with "faas-infer model convert" and show the ONNX model.`,
 			if err != nil {
 				return err
 			}
-			if m, err = sizes.size(m); err != nil {
+			if m, err = sizes.Size(m); err != nil {
 				return err
 			}
 			g, err := m.Graph(batch)
@@ -161,7 +162,7 @@ convert it with "faas-infer model convert" and show the ONNX model.`,
 		},
 	}
 	c.Flags().IntVarP(&batch, "batch", "b", 1, "batch size to infer the shapes for")
-	sizes.add(c.Flags())
+	sizes.Add(c.Flags())
 	c.Flags().StringVar(&signature, "signature", "", "signature of a SavedModel (default serving_default, or the only one)")
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return c

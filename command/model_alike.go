@@ -1,11 +1,8 @@
 package command
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
 
-	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/bundle"
 )
 
@@ -21,32 +18,7 @@ func newModelAlikeCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return sameRequests(b)
+			return b.CheckAlike()
 		},
 	}
-}
-
-// sameRequests reads the signatures of a bundle's models. It returns an error unless all answer the
-// same requests.
-func sameRequests(b *bundle.Bundle) error {
-	models := b.Registered()
-	var signatures []bundle.Signature
-	for _, m := range models {
-		file, err := b.File(m.Model)
-		if err != nil {
-			return err
-		}
-		read, err := model.ReadFile(file)
-		if err != nil {
-			return fmt.Errorf("model %s: %w", m.Name, err)
-		}
-		if _, err := read.Graph(1); err != nil {
-			return fmt.Errorf("model %s: %w", m.Name, err)
-		}
-		signatures = append(signatures, bundle.Signature{Inputs: read.Inputs(), Outputs: read.Outputs()})
-	}
-	if err := bundle.Alike(models, signatures); err != nil {
-		return fmt.Errorf("%s: %w", bundle.ManifestFile, err)
-	}
-	return nil
 }

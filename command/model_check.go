@@ -5,10 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -20,8 +17,6 @@ import (
 	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/instance/engines"
 	"github.com/faas-infer/faas-infer/instance/protocol"
-	"github.com/faas-infer/faas-infer/model"
-	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/model/tensor"
 	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/provider"
@@ -80,7 +75,7 @@ func (o *checkOptions) run(ctx context.Context, argument string, out io.Writer) 
 	if o.slo < 0 || o.cpu < 0 || o.MaxBatch < 1 {
 		return errors.New("--slo and --cpu must not be negative, --max-batch at least 1")
 	}
-	file, err := modelFile(argument)
+	file, err := profile.ModelFile(argument)
 	if err != nil {
 		return err
 	}
@@ -139,57 +134,6 @@ func (o *checkOptions) runPython(ctx context.Context, manifest string, out io.Wr
 		return err
 	}
 	return o.show(out, profile.SubjectName(manifest), found.Profile, infos.Inputs, infos.Outputs)
-}
-
-// modelFile returns the model file of an argument: the argument itself, a bundle's model,
-// or the only ONNX file in a folder.
-func modelFile(argument string) (string, error) {
-	info, err := os.Stat(argument)
-	if err != nil || !info.IsDir() {
-		return argument, nil
-	}
-	if _, err := os.Stat(filepath.Join(argument, "saved_model.pb")); err == nil {
-		return "", fmt.Errorf("%s is a TensorFlow SavedModel; give the directory above it, with a %s that says engine: tensorflow and model: %s", argument, bundle.ManifestFile, filepath.Base(argument))
-	}
-	if _, err := os.Stat(filepath.Join(argument, bundle.ManifestFile)); err == nil {
-		b, err := bundle.OpenDir(argument)
-		if err == nil {
-			err = b.CheckModel()
-		}
-		if err != nil {
-			return "", err
-		}
-		return b.ModelPath(), nil
-	}
-	found, err := filepath.Glob(filepath.Join(argument, "*.onnx"))
-	if err == nil && len(found) == 0 {
-		if err := foreignIn(argument); err != nil {
-			return "", err
-		}
-	}
-	if err != nil || len(found) != 1 {
-		return "", errors.Join(err, fmt.Errorf("%s has %d ONNX files and no %s: give the file", argument, len(found), bundle.ManifestFile))
-	}
-	return found[0], nil
-}
-
-// foreignIn returns an error that says what the first model of another format in a folder is.
-// It is nil if there is none.
-func foreignIn(dir string) error {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		file := filepath.Join(dir, e.Name())
-		if !e.Type().IsRegular() {
-			continue
-		}
-		if foreign, ok, err := model.RecogniseFile(file); err == nil && ok && foreign.IsModel() {
-			return fmt.Errorf("%s is not an ONNX model: %w", file, foreign)
-		}
-	}
-	return nil
 }
 
 // checkedConfig is one config of a model.
@@ -259,7 +203,7 @@ func (m checkedModel) verdict() error {
 
 // describeModel prints a model's inputs and outputs.
 func describeModel(out io.Writer, name string, inputs, outputs []tensor.Info) error {
-	_, err := fmt.Fprintf(out, "%s\n  inputs   %s\n  outputs  %s\n\n", name, tensors(inputs), tensors(outputs))
+	_, err := fmt.Fprintf(out, "%s\n  inputs   %s\n  outputs  %s\n\n", name, tensor.Describe(inputs), tensor.Describe(outputs))
 	return err
 }
 
@@ -270,14 +214,6 @@ func describeBatches(out io.Writer, p *profiler.Profile) error {
 	}
 	_, err := fmt.Fprintf(out, "It takes one request an execution, because %s.\n\n", p.Unbatched)
 	return err
-}
-
-func tensors(infos []tensor.Info) string {
-	var all []string
-	for _, i := range infos {
-		all = append(all, fmt.Sprintf("%s %s%v", i.Name, i.Type, i.Shape))
-	}
-	return strings.ReplaceAll(strings.Join(all, ", "), "-1", "?")
 }
 
 // print writes the table and the verdict for people.

@@ -18,6 +18,7 @@ import (
 	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/instance/python/convert"
+	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
 // convertOptions are the flags of "model convert".
@@ -92,7 +93,7 @@ Keras, torch.export.Dim('batch') in PyTorch. Other open dimensions stay open unl
 }
 
 func (o *convertOptions) run(ctx context.Context, out, progress io.Writer) error {
-	o.Log, o.Step = io.Discard, steps(progress)
+	o.Log, o.Step = io.Discard, report.Steps(progress)
 	if o.verbose {
 		o.Log = progress
 	}
@@ -119,14 +120,6 @@ func (o *convertOptions) run(ctx context.Context, out, progress io.Writer) error
 	return errors.Join(o.print(out, r, err == nil), err)
 }
 
-// steps returns a function that prints a step and the seconds since the start.
-func steps(w io.Writer) func(string) {
-	began := time.Now()
-	return func(step string) {
-		fmt.Fprintf(w, "%6.1f s  %s\n", time.Since(began).Seconds(), step)
-	}
-}
-
 // print prints the result for people.
 func (o *convertOptions) print(out io.Writer, r *convert.Result, written bool) error {
 	by := versions(r.Versions)
@@ -139,7 +132,7 @@ func (o *convertOptions) print(out io.Writer, r *convert.Result, written bool) e
 	} else {
 		fmt.Fprintf(out, "Converted %s by %s\n", o.In, by)
 	}
-	fmt.Fprintf(out, "  inputs   %s\n  outputs  %s\n\nOld against new on random inputs:\n", tensors(r.Inputs), strings.Join(r.Outputs, ", "))
+	fmt.Fprintf(out, "  inputs   %s\n  outputs  %s\n\nOld against new on random inputs:\n", tensor.Describe(r.Inputs), strings.Join(r.Outputs, ", "))
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "output\tbatch\tlargest difference\t")
 	for _, d := range r.Differences {

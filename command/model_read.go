@@ -11,7 +11,7 @@ import (
 
 // newModelReadCommand returns the child process that reads a deployment's model.
 func newModelReadCommand() *cobra.Command {
-	var sizes sizeFlags
+	var sizes profile.SizeFlags
 	var trial profile.TryFlags
 	c := &cobra.Command{
 		Use:    "read FILE",
@@ -22,14 +22,14 @@ func newModelReadCommand() *cobra.Command {
 			if engines.IsManifest(args[0]) {
 				return engines.Of(args[0]).Check(c.Context(), args[0])
 			}
-			if sizes.usual, err = trial.Shapes(args[0], sizes.usual); err != nil {
+			if sizes.Usual, err = trial.Shapes(args[0], sizes.Usual); err != nil {
 				return err
 			}
 			m, err := readModel(args[0])
 			if err != nil {
 				return err
 			}
-			if m, err = sizes.size(m); err != nil {
+			if m, err = sizes.Size(m); err != nil {
 				return err
 			}
 			if _, err := m.Graph(1); err != nil {
@@ -38,7 +38,7 @@ func newModelReadCommand() *cobra.Command {
 			return nil
 		},
 	}
-	sizes.add(c.Flags())
+	sizes.Add(c.Flags())
 	trial.Flags(c.Flags())
 	return c
 }

@@ -22,7 +22,6 @@ func write(t *testing.T, file, text string) {
 // The check at deployment, model check, model show and model bundle refuse a file of another
 // format in the same words.
 func TestForeignFilesAreRefused(t *testing.T) {
-	t.Setenv(commandEnv, "1")
 	for head, want := range map[string]string{
 		"GGUF\x03\x00\x00\x00":                               "llama-cpp-python in requirements.txt",
 		"CBM1\x90\x2f\x00\x00":                               "faas-infer model convert FILE model.onnx",

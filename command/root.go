@@ -10,7 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/faas-infer/faas-infer/cluster/local/process"
+	"github.com/faas-infer/faas-infer/command/instances"
 	"github.com/faas-infer/faas-infer/command/load"
+	"github.com/faas-infer/faas-infer/command/plug"
 	"github.com/faas-infer/faas-infer/command/profile"
 	"github.com/faas-infer/faas-infer/command/report"
 )
@@ -47,7 +49,7 @@ an objective is an ordinary function: any program, with one answer for each requ
 	})
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(
-		newInstanceCommand(),
+		instances.NewCommand(),
 		newWatchdogCommand(),
 		newModelCommand(),
 		newBundleCommand(),
@@ -59,5 +61,6 @@ an objective is an ordinary function: any program, with one answer for each requ
 		newVariantsCommand(),
 		newRedirectCommand(),
 	)
+	plug.AddTo(root)
 	return root
 }

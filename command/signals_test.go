@@ -12,6 +12,8 @@ import (
 	"slices"
 	"syscall"
 	"testing"
+
+	"github.com/faas-infer/faas-infer/command/commandtest"
 )
 
 // provide starts the provider as a process, by way of a command such as sh if there is one. It returns the
@@ -19,7 +21,7 @@ import (
 func provide(t *testing.T, way ...string) (*exec.Cmd, string, io.Closer) {
 	t.Helper()
 	dir := t.TempDir()
-	c := helperCommand("provider", "--listen", "127.0.0.1:0", "--nats-listen", "off", "--gpus", "none", "--drain", "1m", "--log-level", "debug",
+	c := commandtest.Command("provider", "--listen", "127.0.0.1:0", "--nats-listen", "off", "--gpus", "none", "--drain", "1m", "--log-level", "debug",
 		"--state", filepath.Join(dir, "state"), "--bundles", filepath.Join(dir, "bundles"), "--no-cgroups")
 	if len(way) > 0 {
 		through := exec.Command(way[0], slices.Concat(way[1:], c.Args)...)

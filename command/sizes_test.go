@@ -50,14 +50,14 @@ func writeFree(t *testing.T) (file string) {
 func TestInstancesAreToldTheSizes(t *testing.T) {
 	var f ProviderFlags
 	spec := cluster.InstanceSpec{Function: "bert.openfaas-fn", Artefact: cluster.Artefact{Shapes: "ids:1x64", MaxShapes: "ids:1x512"}}
-	argv := strings.Join(f.InstanceArguments(spec), " ")
+	argv := strings.Join(f.InstanceArguments(spec, "unix:///s"), " ")
 	if !strings.Contains(argv, "--shapes ids:1x64 --max-shapes ids:1x512") {
 		t.Errorf("it is started with %s", argv)
 	}
-	var read instanceFlags
-	read.sizes.usual, _ = tensor.ParseShapes("ids:1x64")
-	read.sizes.largest, _ = tensor.ParseShapes("ids:1x512")
-	if got := strings.Join(read.sizes.arguments(), " "); !strings.Contains(argv, got) {
+	var read profile.SizeFlags
+	read.Usual, _ = tensor.ParseShapes("ids:1x64")
+	read.Largest, _ = tensor.ParseShapes("ids:1x512")
+	if got := strings.Join(read.Arguments(), " "); !strings.Contains(argv, got) {
 		t.Errorf("it passes on %s", got)
 	}
 }

@@ -89,22 +89,13 @@ func TestWrongTLS(t *testing.T) {
 	if _, err := f.identity(zerolog.Nop()); err == nil || !strings.Contains(err.Error(), "--tls "+f.tls+": the file tls.crt is missing") {
 		t.Error(err)
 	}
-	c := newInstanceCommand()
-	c.SetArgs([]string{"--model", "m.onnx", "--tls", f.tls})
-	c.SilenceUsage, c.SilenceErrors = true, true
-	if err := c.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), "--tls "+f.tls+": the file tls.crt is missing") {
+	if _, err := execute(t, "instance", "--model", "m.onnx", "--tls", f.tls); err == nil || !strings.Contains(err.Error(), "--tls "+f.tls+": the file tls.crt is missing") {
 		t.Error(err)
 	}
-	c = newWatchdogCommand()
+	c := newWatchdogCommand()
 	c.SetArgs([]string{"--tls", f.tls})
 	c.SilenceUsage, c.SilenceErrors = true, true
 	if err := c.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), "--tls "+f.tls+": the file tls.crt is missing") {
 		t.Error(err)
-	}
-	// Only the workers of a set answer instances.
-	for part, want := range map[int]int{-1: 1, 0: 1, 1: 2} {
-		if got := (&instanceFlags{part: part}).rules().Callers("/"); len(got) != want {
-			t.Errorf("part %d answers %v", part, got)
-		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/command/commandtest"
 	"github.com/faas-infer/faas-infer/command/profile"
 	"github.com/faas-infer/faas-infer/instance/mutual"
 )
@@ -54,7 +55,7 @@ func TestTrials(t *testing.T) {
 		t.Error("which models are measured so")
 	}
 	flags := &ProviderFlags{}
-	if args := strings.Join(flags.InstanceArguments(cluster.InstanceSpec{Function: "f.n", Role: cluster.Trial}), " "); !strings.Contains(args, "--trial") {
+	if args := strings.Join(flags.InstanceArguments(cluster.InstanceSpec{Function: "f.n", Role: cluster.Trial}, "unix:///s"), " "); !strings.Contains(args, "--trial") {
 		t.Error(args)
 	}
 }
@@ -66,8 +67,8 @@ func TestTrialOfWhatPythonRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	serve := helperCommand("instance", "--model", manifest, "--prepared", strings.TrimSpace(prepared), "--trial", "--max-batch", "4", "--listen", "unix://"+socket)
-	startUntilReady(t, serve)
+	serve := commandtest.Command("instance", "--model", manifest, "--prepared", strings.TrimSpace(prepared), "--trial", "--max-batch", "4", "--listen", "unix://"+socket)
+	commandtest.UntilReady(t, serve)
 	trials, in := Trials{Dial: (*mutual.Identity)(nil).Dial}, cluster.Instance{Network: "unix", Address: socket}
 	for range 2 {
 		p, err := trials.Measure(t.Context(), in, 4, time.Minute)
@@ -80,8 +81,5 @@ func TestTrialOfWhatPythonRuns(t *testing.T) {
 	}
 	if _, err := callInstance(t.Context(), trials.Dial, in, http.MethodGet, "/_/ready", http.NoBody, 10); err != nil {
 		t.Error(err)
-	}
-	if err := (&instanceFlags{trial: true}).measured(&served{}); err == nil || !strings.Contains(err.Error(), "--trial") {
-		t.Errorf("an ONNX model: %v", err)
 	}
 }

@@ -293,7 +293,7 @@ func TestInstanceCommand(t *testing.T) {
 	}
 	shadow := spec
 	shadow.Role, shadow.Part = cluster.Shadow, "0:3"
-	if argv, _ := (&ProviderFlags{state: "/state"}).instanceCommand(shadow, "/run/s"); !strings.Contains(strings.Join(argv, " "), "--standby /state/standby --shadow 0:3 --relay unix:///run/s.relay") {
+	if argv, _ := (&ProviderFlags{state: "/state"}).instanceCommand(shadow, "/run/s"); !strings.Contains(strings.Join(argv, " "), "instance shadow --shadow 0:3 --relay unix:///run/s.relay ") || !strings.Contains(strings.Join(argv, " "), "--standby /state/standby") {
 		t.Errorf("a shadow is started as %q, and not from the empty instance", argv)
 	}
 	// The instance's own flags take it.

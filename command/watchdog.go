@@ -119,7 +119,7 @@ func (f *watchdogFlags) run(c *cobra.Command) error {
 		log.Printf("Serving %s: mode=%s fprocess=%q", f.name, config.Mode, strings.Join(config.Process, " "))
 		for _, l := range listeners {
 			if l.Addr().Network() == "tcp" {
-				fmt.Fprintf(c.OutOrStdout(), "%s://%s\n", scheme(identity), l.Addr())
+				fmt.Fprintf(c.OutOrStdout(), "%s://%s\n", identity.Scheme(), l.Addr())
 			}
 		}
 		return ready.announce()

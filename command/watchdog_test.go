@@ -16,6 +16,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/command/commandtest"
 	"github.com/faas-infer/faas-infer/instance/mutual"
 	"github.com/faas-infer/faas-infer/instance/mutual/mutualtest"
 )
@@ -25,9 +26,9 @@ import (
 func TestWatchdogProcess(t *testing.T) {
 	folder := t.TempDir()
 	socket := filepath.Join(folder, "s")
-	serve := helperCommand("watchdog", "--bundle", folder, "--name", "f", "--listen", "unix://"+socket)
+	serve := commandtest.Command("watchdog", "--bundle", folder, "--name", "f", "--listen", "unix://"+socket)
 	serve.Env = append(serve.Env, "mode=classic", `fprocess=sh -c 'pwd; cat; echo $(ls /proc/self/fd); echo "$FAAS_INFER_READY_FD$FAAS_INFER"'`)
-	startUntilReady(t, serve)
+	commandtest.UntilReady(t, serve)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	}}}
@@ -65,9 +66,9 @@ func TestWatchdogTLS(t *testing.T) {
 	}
 	address := free.Addr().String()
 	free.Close()
-	serve := helperCommand("watchdog", "--bundle", t.TempDir(), "--name", "f", "--listen", "tcp://"+address, "--tls", issue(mutual.InstanceName), "--open", "/up")
+	serve := commandtest.Command("watchdog", "--bundle", t.TempDir(), "--name", "f", "--listen", "tcp://"+address, "--tls", issue(mutual.InstanceName), "--open", "/up")
 	serve.Env = append(serve.Env, "mode=classic", "fprocess=cat")
-	startUntilReady(t, serve)
+	commandtest.UntilReady(t, serve)
 	for _, c := range []struct {
 		certificate, network, request string
 		status                        int
@@ -109,7 +110,7 @@ func TestWatchdogSaysWhatIsWrong(t *testing.T) {
 		"no-such-program":     {"fprocess=no-such-program"},
 		"ended: exit":         {"fprocess=sh -c 'exit 5'", "mode=http"},
 	} {
-		c := helperCommand("watchdog", "--bundle", t.TempDir())
+		c := commandtest.Command("watchdog", "--bundle", t.TempDir())
 		c.Env = append(c.Env, env...)
 		out, err := c.CombinedOutput()
 		if err == nil || !strings.Contains(string(out), want) {

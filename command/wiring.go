@@ -17,9 +17,9 @@ import (
 	"github.com/faas-infer/faas-infer/cluster/local"
 	"github.com/faas-infer/faas-infer/cluster/local/process"
 	"github.com/faas-infer/faas-infer/coldstart"
+	"github.com/faas-infer/faas-infer/command/instances"
 	"github.com/faas-infer/faas-infer/command/profile/shares"
 	"github.com/faas-infer/faas-infer/command/report"
-	"github.com/faas-infer/faas-infer/instance/mutual"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/instance/python"
 	"github.com/faas-infer/faas-infer/instance/watchdog"
@@ -55,7 +55,9 @@ func (f *ProviderFlags) instanceCommand(spec cluster.InstanceSpec, socket string
 	if spec.Kind == cluster.Process {
 		return watchdogCommand(spec, socket)
 	}
-	argv = append([]string{process.Self(), "instance", "--prepared", spec.Model, "--warm", f.warmDir()}, f.InstanceArguments(spec)...)
+	listen := "unix://" + socket
+	argv = append([]string{process.Self()}, f.InstanceArguments(spec, listen)...)
+	argv = append(argv, "--prepared", spec.Model, "--warm", f.warmDir())
 	if spec.Original != "" {
 		argv = append(argv, "--model", spec.Original)
 	}
@@ -65,7 +67,7 @@ func (f *ProviderFlags) instanceCommand(spec cluster.InstanceSpec, socket string
 	if spec.Config.GPU > 0 && f.standBy || spec.Role == cluster.Shadow {
 		argv = append(argv, "--standby", f.standbyDir())
 	}
-	argv = append(append(argv, pairArguments(spec, socket)...), "--listen", "unix://"+socket)
+	argv = append(argv, "--listen", listen)
 	for _, name := range []string{"FAAS_INFER_ONNXRUNTIME", "XDG_CACHE_HOME"} {
 		if value := os.Getenv(name); value != "" {
 			env = append(env, name+"="+value)
@@ -74,15 +76,14 @@ func (f *ProviderFlags) instanceCommand(spec cluster.InstanceSpec, socket string
 	return argv, env
 }
 
-// InstanceArguments returns the arguments of "faas-infer instance" that are the same on
-// every platform: all except the model's path, its plan, and the address to listen at. A
-// member of a set is told its number, and its threads and memory are its share. The memory that
-// instances map together is left out: the engine must not take it for tensors.
-func (f *ProviderFlags) InstanceArguments(spec cluster.InstanceSpec) []string {
-	argv := []string{"--name", functionName(spec.Function),
+// InstanceArguments returns "instance", its role, and the arguments that are the same on every platform: all
+// except the model's path and --listen, the address. The threads and the memory of a member of a set are its
+// share. The memory that instances map together is left out: the engine must not take it for tensors.
+func (f *ProviderFlags) InstanceArguments(spec cluster.InstanceSpec, listen string) []string {
+	argv := append(instances.Arguments(spec, listen), "--name", functionName(spec.Function),
 		"--threads", strconv.Itoa(spec.Config.Threads()), "--max-batch", strconv.Itoa(spec.Config.Batch),
 		"--memory", strconv.FormatInt(spec.Config.Own(), 10), "--body-limit", strconv.FormatInt(f.maxBody, 10),
-		"--max-rows", strconv.Itoa(rowsPerRequest)}
+		"--max-rows", strconv.Itoa(rowsPerRequest))
 	if spec.Images != "" && spec.Member == 0 {
 		argv = append(argv, "--image", spec.Images)
 	}
@@ -91,9 +92,6 @@ func (f *ProviderFlags) InstanceArguments(spec cluster.InstanceSpec) []string {
 	}
 	if spec.MaxShapes != "" && spec.Member == 0 {
 		argv = append(argv, "--max-shapes", spec.MaxShapes)
-	}
-	if spec.Set != "" {
-		argv = append(argv, "--part", strconv.Itoa(spec.Member))
 	}
 	if spec.Role == cluster.Trial {
 		argv = append(argv, "--trial")
@@ -137,9 +135,9 @@ func (f *ProviderFlags) control(ctx context.Context, b Base, models, ordinary cl
 	}
 	o.OneMachine = true
 	o.Backend, o.Models, o.Secrets = models, found.Children, secrets
-	o.Bundles, o.Register, o.Cuttable = found, found.Register, found.Cuttable
+	o.Bundles, o.Improver, o.Cuttable = found, found, found.Cuttable
 	o.Move, o.CPU, o.Mapped = machine.Move, machine.CPU, onnxruntime.MappedWeights
-	o.Shadows = localShadows{Shadows{found.Children, (*mutual.Identity)(nil).Dial, relayOf}, beside, crossed(ctx, b.Log)}
+	o.Shadows = control.ShadowsOn(ctx, localPlatform(b, found.Children, beside))
 	o.Devices = found.Children.GPUs(machine.GPUs().Inventory, nil)
 	o.Profiles, o.Corrections, o.Histories = kept, kept, kept
 	m, err := control.New(ctx, o)
@@ -199,8 +197,8 @@ func ModelsIn(prepared string) latency.Models {
 }
 
 // Cutter makes a cutter for instances that cut their parts out of their own images.
-func (f *ProviderFlags) Cutter(shared bundles.Sharing, files bundles.Files, log zerolog.Logger) *bundles.Cutter {
-	return bundles.NewCutter(f.state, f.Models(), shared, files, log)
+func (f *ProviderFlags) Cutter(shared bundles.Sharing, files bundles.Files, log zerolog.Logger) bundles.Cutter {
+	return bundles.NewCutter(bundles.CutterOptions{State: f.state, Models: f.Models(), Pods: true, Shared: shared, Files: files, Logger: log})
 }
 
 // ImportOperators adds rows to the provider's operators' profiles, as "faas-infer profile import" does.

@@ -92,12 +92,15 @@ func profile(models ...string) error {
 
 // buildBoth builds faas-infer and faas-infer-lab side by side. The lab is a module of its own.
 func buildBoth() (err error) {
-	if suite.binary, err = build("faas-infer", ".."); err != nil {
+	if suite.binary, err = build("faas-infer", "..", "-tags", os.Getenv(tagsVar)); err != nil {
 		return err
 	}
 	suite.lab, err = build("faas-infer-lab", "../lab")
 	return err
 }
+
+// tagsVar is the environment variable with the build tags of faas-infer; nopapers leaves the papers out.
+const tagsVar = "FAAS_INFER_E2E_TAGS"
 
 // build builds the program in a module's directory.
 func build(name, module string, flags ...string) (string, error) {

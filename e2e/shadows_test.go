@@ -21,7 +21,7 @@ import (
 func (p *place) shadowsOf(function string) (pids []int) {
 	for _, pid := range p.instancesOf(function) {
 		all := splitArguments([]byte(readAll(fmt.Sprintf("/proc/%d/cmdline", pid))))
-		if slices.ContainsFunc(all, func(a []byte) bool { return string(a) == "--shadow" }) {
+		if slices.ContainsFunc(all, func(a []byte) bool { return string(a) == "shadow" }) {
 			pids = append(pids, pid)
 		}
 	}

@@ -109,10 +109,10 @@ type Profile struct {
 	Provisional  bool          `json:"provisional,omitempty"`
 	Measurements []Measurement `json:"measurements"`
 	MeasuredAt   time.Time     `json:"measuredAt"`
-	// Layers is the layer profile from which a shadow's part is chosen, a shadow.Model; empty if no
-	// function has asked for shadows.
+	// Layers is the layer profile, as JSON, from which the parts of the model that other instances may hold are
+	// chosen; empty if no function has asked for such instances.
 	Layers json.RawMessage `json:"layers,omitempty"`
-	// Undivided is why no shadow can hold a part of the model, "" if one can or if that is unknown.
+	// Undivided is why no other instance can hold a part of the model, "" if one can or if that is unknown.
 	Undivided string `json:"undivided,omitempty"`
 	// Payloads is nil if it was not measured.
 	Payloads *Payloads `json:"payloads,omitempty"`

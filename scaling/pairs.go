@@ -10,7 +10,7 @@ import (
 )
 
 // Pairing is a way to help an instance: a shadow holds a part of the model and computes rows of the
-// instance's batches there (AsyFunc §2.3, §4.3). Package shadow chooses the part.
+// instance's batches there (AsyFunc §2.3, §4.3). The room of the paper chooses the part.
 type Pairing struct {
 	// Artefact and CPU, in millicores, are the body's.
 	Artefact string
@@ -23,6 +23,15 @@ type Pairing struct {
 	Pair []capacity.Candidate
 	// Whole is what a whole instance of the artefact takes, Shadow what a shadow does.
 	Whole, Shadow Footprint
+}
+
+// Shown is what the pairs of a kind have shown of their times.
+type Shown struct {
+	// Slower is how many times as long as predicted their full batches take on average, 0 if none was seen.
+	// Planned is the one that plans use.
+	Slower, Planned float64
+	// Seen is when the last full batch was.
+	Seen time.Time
 }
 
 // Footprint is what an instance really takes, which is less than what its node keeps for it.

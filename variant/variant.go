@@ -1,8 +1,7 @@
 // Package variant chooses among the variants of an application's models: versions of one
-// architecture that differ in precision, hardware, speed, accuracy and price (INFaaS,
-// ATC'21). It says which variant answers a request that states latency and accuracy, and
-// which variants are not worth keeping. It measures, loads and places nothing. Begin with
-// [Variant] and [Table].
+// architecture that differ in precision, hardware, speed, accuracy and price. It says which
+// variant answers a request that states latency and accuracy, and in which state an instance
+// of a variant is. It measures, loads and places nothing. Begin with [Variant] and [Classes].
 package variant
 
 import (
@@ -68,12 +67,6 @@ type FieldError struct {
 func (e *FieldError) Error() string { return e.Field + " " + e.Problem }
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
-
-// Placed is a variant on one node, or an inactive one.
-type Placed struct {
-	Variant
-	State State
-}
 
 // Query is what a request asks (Table 4).
 type Query struct {

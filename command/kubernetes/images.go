@@ -24,7 +24,6 @@ import (
 	"github.com/faas-infer/faas-infer/provider/bundles"
 	"github.com/faas-infer/faas-infer/provider/control"
 	"github.com/faas-infer/faas-infer/provider/latency"
-	"github.com/faas-infer/faas-infer/variant"
 )
 
 // imageDir returns the directory that keeps the bundles of models' images.
@@ -50,7 +49,7 @@ type images struct {
 	// alike returns an error unless all models of a bundle answer the same requests.
 	alike func(ctx context.Context, b *bundle.Bundle) error
 	// cutter plans how models are cut over several pods.
-	cutter *bundles.Cutter
+	cutter bundles.Cutter
 	// function returns the object of a function by its full name.
 	function func(full string) (*v1alpha1.Function, bool)
 	// own are the provider's credentials for registries, nil for none.
@@ -59,7 +58,10 @@ type images struct {
 	found memo[found]
 }
 
-var _ control.Bundles = (*images)(nil)
+var (
+	_ control.Bundles  = (*images)(nil)
+	_ control.Improver = (*images)(nil)
+)
 
 // Models implements [control.Bundles]. The bundle is the image with its digest; the files
 // are copies on this machine. For a revision whose function's status has them already, it
@@ -123,12 +125,17 @@ func (i *images) withPlans(ctx context.Context, f *provider.Function, models []c
 	return all, nil
 }
 
-// register makes the plans of a function's models. It asks a registry only if it has to read a
-// model for that.
-func (i *images) register(ctx context.Context, f *provider.Function) error {
+// Wanted implements [control.Improver]: variants come in the image, so only plans are made.
+func (i *images) Wanted(f *provider.Function, bundle string) string {
 	if f.Inference.Partition == "" {
-		return nil // Variants come in the image.
+		return ""
 	}
+	return bundles.CutFor(f, bundle)
+}
+
+// Improve implements [control.Improver]: it makes the plans of a function's models. It asks a registry only
+// if it has to read a model for that.
+func (i *images) Improve(ctx context.Context, f *provider.Function) error {
 	_, models, ok := i.recorded(f)
 	if !ok {
 		var err error
@@ -161,7 +168,7 @@ func (i *images) uncut(ctx context.Context, f *provider.Function) (b *image.Bund
 	if err := b.CheckModel(); err != nil {
 		return nil, nil, fmt.Errorf("image %q: %w", f.Deployment.Image, err)
 	}
-	if models, err = control.ModelsOf(b.Bundle, f, i.registrations(b)); err != nil {
+	if models, err = bundles.VariantsIn(bundles.Place{Hash: i.models.Hash}).Models(b.Bundle, f); err != nil {
 		return nil, nil, fmt.Errorf("image %q: %w", f.Deployment.Image, err)
 	}
 	if len(models) > 1 {
@@ -170,11 +177,6 @@ func (i *images) uncut(ctx context.Context, f *provider.Function) (b *image.Bund
 		}
 	}
 	return b, models, nil
-}
-
-// registrations finds the registered variants in an image.
-func (i *images) registrations(b *image.Bundle) control.Registrations {
-	return control.Registrations{Dirs: []string{filepath.Join(b.Dir, variant.RegistrationDir)}, Hash: i.models.Hash}
 }
 
 // makeRoom evicts the least recently used bundles if they exceed --images-size. An evicted
@@ -211,15 +213,9 @@ func (i *images) keychain(ctx context.Context, d types.FunctionDeployment) (auth
 // instanceArguments returns the arguments of the image's program in a model's pod.
 func (f *providerFlags) instanceArguments(spec cluster.InstanceSpec) []string {
 	file, _, _ := strings.Cut(spec.Model, "@")
-	args := append([]string{"instance", "--model", file, "--listen", image.Listen}, f.InstanceArguments(spec)...)
-	if spec.Role == cluster.Shadow {
-		args = append(args, shadowArguments(spec)...)
-	}
+	args := append(f.InstanceArguments(spec, image.Listen), "--model", file, "--listen", image.Listen)
 	if f.instances.tls != "" {
 		args = append(args, "--tls", podspec.CertificatePath)
-	}
-	if spec.Set != "" { // It cuts its own part out of the model in its image.
-		args = append(args, "--plan", spec.Plan)
 	}
 	return args
 }

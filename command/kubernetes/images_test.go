@@ -3,13 +3,11 @@ package kubernetes
 import (
 	"context"
 	"os"
-	"strings"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
 	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/provider/latency"
@@ -113,19 +111,5 @@ func TestGraceFollowsTheFunction(t *testing.T) {
 	f := &v1alpha1.Function{ObjectMeta: metav1.ObjectMeta{Name: "m", Namespace: "openfaas-fn"}, Spec: v1alpha1.FunctionSpec{Image: "m", Environment: map[string]string{"exec_timeout": "2m"}}}
 	if got := instanceGrace(f); got != 2*time.Minute+5*time.Second {
 		t.Errorf("exec_timeout of 2 m: %v", got)
-	}
-}
-
-// A member of a set cuts its part out of the model in its image.
-func TestMembersAreToldThePlan(t *testing.T) {
-	var f providerFlags
-	spec := cluster.InstanceSpec{ID: "s", Set: "s", Function: "vgg.openfaas-fn", Config: cluster.Config{Batch: 1, Parts: 2},
-		Artefact: cluster.Artefact{Model: "/bundle/model.onnx@sha256:1", Plan: `{"model":"m"}`}}
-	args := strings.Join(f.instanceArguments(spec), " ")
-	if !strings.HasPrefix(args, "instance --model /bundle/model.onnx --listen ") || !strings.HasSuffix(args, ` --part 0 --plan {"model":"m"}`) {
-		t.Errorf("the member is started with %s", args)
-	}
-	if spec.Set = ""; strings.Contains(strings.Join(f.instanceArguments(spec), " "), "--plan") {
-		t.Error("an instance that is no member is told the plan")
 	}
 }

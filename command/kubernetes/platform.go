@@ -208,14 +208,14 @@ func (p *platform) openControllers(opening context.Context) (command.Controller,
 		return nil, err
 	}
 	o.Models, o.Bundles, o.Secrets = models, p.images, p.secrets
-	o.Shadows = podShadows{f.Shadows(b.Identity.Dial, relayAt), f, models, p.backend}
+	o.Shadows = control.ShadowsOn(p.ctx, f.shadowPlatform(b, local, models, p.backend))
 	// The provider's own node has no part in it.
 	o.Trials = command.Trials{Dial: b.Identity.Dial}
 	o.Devices = local.GPUs(func() gpu.Inventory { return gpu.Inventory{} }, p.backend.GPUs)
 	o.Profiles, o.Corrections, o.Histories, o.Yardstick = p.history, p.history, p.history, p.yardstick
 	o.MaxSaves = objects.MaxSaves
 	p.learnType(opening) // Stored corrections hold for times that were converted in the same way.
-	o.Register, o.Cuttable = p.images.register, p.images.cuttable
+	o.Improver, o.Cuttable = p.images, p.images.cuttable
 	o.Replica, o.Eligible, o.Dial = p.replica(), p.eligible, b.Identity.Dial
 	if p.sets, err = sets.New(opening, p.backend, sets.Options{Leads: o.Replica.Leads, Dial: b.Identity.Dial, Logger: b.Log}); err != nil {
 		return nil, err
@@ -259,7 +259,7 @@ func (p *platform) followOperators(opening context.Context) (err error) {
 }
 
 // cutter makes the cutter of models, which shares its plans with the other replicas.
-func (p *platform) cutter(files bundles.Files) *bundles.Cutter {
+func (p *platform) cutter(files bundles.Files) bundles.Cutter {
 	c := p.flags.Cutter(bundles.Sharing{Plans: p.history, Leads: p.election.Leading}, files, p.base.Log)
 	c.BeginTidying(p.objects.Functions)
 	return c

@@ -126,7 +126,7 @@ func TestCutModelsAreOffTheRegistry(t *testing.T) {
 	if got, err := i.models.Prepare(t.Context(), known[1].File); got != inside || err != nil {
 		t.Errorf("members get %q, not %q: %v", got, inside, err)
 	}
-	if err := i.register(t.Context(), f); err != nil {
+	if err := i.Improve(t.Context(), f); err != nil {
 		t.Errorf("it plans anew: %v", err)
 	}
 	if got := i.resolved(f.Name, f.Revision); !reflect.DeepEqual(got, resolved) {

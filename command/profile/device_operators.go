@@ -137,7 +137,7 @@ func predictOnDevice(db *database.Database, gpuName string, g *operator.Graph, b
 		return nil, fmt.Errorf("%sthe database has no operators of %s%s", Unpredictable, gpuName, otherGPUs(db))
 	}
 	if len(g.Unknown) > 0 {
-		return nil, fmt.Errorf("%sthe cost of its operators %s %w", Unpredictable, strings.Join(g.Unknown, ", "), errUnknown)
+		return nil, fmt.Errorf("%sthe cost of its operators %s %w", Unpredictable, strings.Join(g.Unknown, ", "), ErrUnknown)
 	}
 	var all *profiler.Profile
 	for _, gpu := range measured {
@@ -150,7 +150,7 @@ func predictOnDevice(db *database.Database, gpuName string, g *operator.Graph, b
 		if err != nil {
 			return nil, err
 		}
-		if unsure(p) {
+		if Unsure(p) {
 			return nil, fmt.Errorf("%s%w on %s", Unpredictable, errUnsure, gpuName)
 		}
 		one, err := p.Profile("", shares.EngineName(), gpuName, hostBytes+2*g.WeightBytes(), time.Now())

@@ -204,7 +204,7 @@ func (o *PredictOptions) Model(ctx context.Context, argument string) (p Predicte
 		return p, err
 	}
 	p.Prediction, err = o.predict(ctx, p.Subject)
-	if o.Sketch && errors.Is(err, errUnsure) || (o.Sketch || o.Whole) && errors.Is(err, errUnknown) {
+	if o.Sketch && errors.Is(err, errUnsure) || (o.Sketch || o.Whole) && errors.Is(err, ErrUnknown) {
 		p.Profile, err = o.sketch(ctx, p.Subject)
 		return p, err
 	}
@@ -217,12 +217,14 @@ func (o *PredictOptions) Model(ctx context.Context, argument string) (p Predicte
 	return p, err
 }
 
-// errUnsure is the reason for a sketch, errUnknown the reason why a model cannot be
-// predicted.
-var (
-	errUnsure  = errors.New("too little is known of its operators")
-	errUnknown = errors.New("is unknown; measure the model as a whole (`faas-infer profile model`)")
-)
+// EngineMemory is what a process with the engine takes without a model, in bytes.
+const EngineMemory = 64 << 20
+
+// errUnsure is the reason for a sketch.
+var errUnsure = errors.New("too little is known of its operators")
+
+// ErrUnknown is the reason why a model cannot be predicted. The names of its operators stand before it.
+var ErrUnknown = errors.New("is unknown; measure the model as a whole (`faas-infer profile model`)")
 
 // sketch measures the model as a whole for about a second.
 func (o *PredictOptions) sketch(ctx context.Context, s *Subject) (*profiler.Profile, error) {
@@ -285,7 +287,7 @@ func signatureOf(p onnxruntime.Prepared) Signature {
 func (o *PredictOptions) predict(ctx context.Context, s *Subject) (*cop.Prediction, error) {
 	if len(s.Optimised.Unknown) > 0 {
 		return nil, fmt.Errorf("%s%s: the cost of its operators %s %w",
-			Unpredictable, s.Name, strings.Join(s.Optimised.Unknown, ", "), errUnknown)
+			Unpredictable, s.Name, strings.Join(s.Optimised.Unknown, ", "), ErrUnknown)
 	}
 	file, err := OpenOperators(o.Database)
 	if err != nil {
@@ -298,7 +300,7 @@ func (o *PredictOptions) predict(ctx context.Context, s *Subject) (*cop.Predicti
 	if err != nil {
 		return nil, err
 	}
-	if unsure(prediction) {
+	if Unsure(prediction) {
 		if o.Sketch {
 			return nil, errUnsure
 		}
@@ -321,8 +323,8 @@ func (o *PredictOptions) combine(c *cop.Options) {
 	}
 }
 
-// unsure reports whether operators are missing or the margin is wide.
-func unsure(p *cop.Prediction) bool {
+// Unsure reports whether operators are missing or the margin is wide.
+func Unsure(p *cop.Prediction) bool {
 	return len(p.Missing) > 0 || len(p.Lacking) > 0 && slices.ContainsFunc(p.Configs, func(c cop.Config) bool { return c.Margin > maxMargin })
 }
 
@@ -372,7 +374,7 @@ func (o *PredictOptions) roomiest(s *Subject) *operator.Graph {
 // a second time. The engine's arena holds about twice the activations. Measured models of
 // the zoo took 0.7 to 1.3 times the estimate.
 func residentOf(g *operator.Graph, batch int) int64 {
-	return engineMemory + 2*g.WeightBytes() + 2*g.ActivationBytes(batch)
+	return EngineMemory + 2*g.WeightBytes() + 2*g.ActivationBytes(batch)
 }
 
 // ownOf estimates what of that an instance has to itself if it maps the prepared model's weights, in
@@ -381,7 +383,7 @@ func ownOf(s *Subject, g *operator.Graph, batch int) int64 {
 	if s.Prepared.MappedWeights() == 0 {
 		return 0
 	}
-	return engineMemory + 2*g.ActivationBytes(batch)
+	return EngineMemory + 2*g.ActivationBytes(batch)
 }
 
 func (o *PredictOptions) report(s *Subject, p *cop.Prediction, out io.Writer) error {

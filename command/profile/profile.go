@@ -44,7 +44,7 @@ the same.`,
 		Args: cobra.NoArgs,
 	}
 	c.AddCommand(newProfileModelCommand(), newProfileOperatorsCommand(), newProfilePredictCommand(), newProfileTimesCommand(), newYardstickCommand(),
-		newProfileLayersCommand(), newProfileListCommand(), newProfileExportCommand(), newProfileImportCommand(), newShareCommand())
+		newProfileListCommand(), newProfileExportCommand(), newProfileImportCommand(), newShareCommand())
 	return c
 }
 

@@ -1,8 +1,10 @@
 package report
 
 import (
+	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
@@ -22,5 +24,13 @@ func ProgressBar(w io.Writer, what string) func(done, total int) {
 				progressbar.OptionClearOnFinish(), progressbar.OptionShowCount())
 		}
 		_ = bar.Set(done)
+	}
+}
+
+// Steps returns a function that prints a step and the seconds since the start.
+func Steps(w io.Writer) func(step string) {
+	began := time.Now()
+	return func(step string) {
+		fmt.Fprintf(w, "%6.1f s  %s\n", time.Since(began).Seconds(), step)
 	}
 }

@@ -194,7 +194,7 @@ func (f *fixture) newInstance(t *testing.T, name string, known []instanceOf) (in
 	for _, file := range all {
 		text, gone := os.ReadFile(file)
 		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
-		if gone == nil && bytes.Contains(text, []byte("\x00instance\x00--model\x00")) && bytes.Contains(text, []byte("\x00--name\x00"+name)) &&
+		if gone == nil && bytes.Contains(text, []byte("\x00instance\x00--")) && bytes.Contains(text, []byte("\x00--name\x00"+name)) &&
 			!slices.ContainsFunc(known, func(k instanceOf) bool { return k.pid == pid }) {
 			in.pid = pid
 		}

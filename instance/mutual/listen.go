@@ -17,6 +17,14 @@ import (
 // [Guard] answers them little else.
 func (i *Identity) Listen(l net.Listener) net.Listener { return listener{l, i} }
 
+// Scheme is how URLs of a server with the identity begin; nil is none.
+func (i *Identity) Scheme() string {
+	if i != nil {
+		return "https"
+	}
+	return "http"
+}
+
 type listener struct {
 	net.Listener
 	identity *Identity

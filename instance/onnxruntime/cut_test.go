@@ -2,6 +2,7 @@ package onnxruntime
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -11,7 +12,6 @@ import (
 
 	ort "github.com/yalue/onnxruntime_go"
 
-	"github.com/faas-infer/faas-infer/instance/forkjoin"
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/cut"
 	"github.com/faas-infer/faas-infer/model/tensor"
@@ -367,11 +367,22 @@ func (p *partition) write(t *testing.T, part *cut.Part) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file, err := forkjoin.NewWriter(p.source).Write(dir, part)
+	m, weights, err := part.Model()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return file
+	data, err := os.Create(filepath.Join(dir, cut.WeightsFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Create(filepath.Join(dir, "model.onnx"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(cut.WriteWeights(data, weights, p.source), data.Close(), m.Write(f), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return f.Name()
 }
 
 // run runs a model at the extended level.

@@ -83,7 +83,7 @@ const (
 // PrepareOptions say how a model is prepared. The zero value is ready.
 type PrepareOptions struct {
 	// Lean is for a machine whose memory hardly holds the model: the process grows by less than
-	// three times the model's size. It holds one session at a time instead of two, and has no child.
+	// three times the model's size, if glibc gives freed blocks back (MALLOC_MMAP_THRESHOLD_). It holds one session at a time instead of two, and has no child.
 	// The session that writes the model also computes the outputs to compare with, so there is no
 	// PlainSeconds.
 	Lean bool

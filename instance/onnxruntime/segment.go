@@ -32,7 +32,7 @@ type Segments struct {
 }
 
 // Segments reads the graph of a prepared model. Blocks end where at most that many tensors go
-// on, as package shadow/graph counts them. The error wraps [ErrNoSegments] without the files of
+// on, as the layer profile of a model counts them. The error wraps [ErrNoSegments] without the files of
 // FormatPacked: segments refer into its file of weights.
 func (p Prepared) Segments(tensors int) (*Segments, error) {
 	if err := p.divisible(); err != nil {

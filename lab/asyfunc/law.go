@@ -5,8 +5,8 @@ import (
 
 	"github.com/faas-infer/faas-infer/model/cut"
 	"github.com/faas-infer/faas-infer/model/zoo"
-	"github.com/faas-infer/faas-infer/shadow"
-	"github.com/faas-infer/faas-infer/shadow/graph"
+	"github.com/faas-infer/faas-infer/papers/asyfunc/shadow"
+	"github.com/faas-infer/faas-infer/papers/asyfunc/shadow/graph"
 )
 
 // Law gives the times that the paper does not print, for a node of its Table 1. An operator

@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/faas-infer/faas-infer/command/profile"
-	"github.com/faas-infer/faas-infer/shadow"
+	"github.com/faas-infer/faas-infer/papers/asyfunc/layers"
+	"github.com/faas-infer/faas-infer/papers/asyfunc/shadow"
 )
 
 // Measured profiles models' blocks on this machine, as "profile layers" does. A machine with
@@ -15,7 +15,7 @@ import (
 func Measured(ctx context.Context, names []string, own int64) ([]*shadow.Model, error) {
 	var models []*shadow.Model
 	for _, name := range names {
-		o := profile.LayerOptions{Batches: []int{2, 3, 4, 6, 8, 12, maxRows}}
+		o := layers.LayerOptions{Batches: []int{2, 3, 4, 6, 8, 12, maxRows}}
 		l, err := o.Layers(ctx, name)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)

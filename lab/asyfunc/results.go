@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/faas-infer/faas-infer/command/report"
-	"github.com/faas-infer/faas-infer/shadow"
+	"github.com/faas-infer/faas-infer/papers/asyfunc/shadow"
 )
 
 // report adds the figures, with the paper's in the notes.

@@ -8,6 +8,7 @@ import (
 	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/lab/infaas"
+	"github.com/faas-infer/faas-infer/papers/infaas/registration"
 	"github.com/faas-infer/faas-infer/scaling"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 	"github.com/faas-infer/faas-infer/scaling/placing"
@@ -235,11 +236,11 @@ func (x *infaasScaler) observe(functions []scaling.Function) {
 // inactive is the option that Algorithm 1 loads where none is active: the least loading and
 // inference. It is -1 if there is none with room.
 func (x *infaasScaler) inactive(app *application) int {
-	var rows []variant.Placed
+	var rows []registration.Placed
 	var of []int
 	for i, c := range app.function.Configs {
 		if o := &app.Options[i]; o.Rate > 0 && x.node(c.Config.Resources, nil) >= 0 {
-			rows = append(rows, variant.Placed{Variant: variant.Variant{
+			rows = append(rows, registration.Placed{Variant: variant.Variant{
 				Model: app.function.Name, Name: c.Artefact, Latency: c.Exec, Load: c.Loading, RPS: o.Rate, Cost: o.Cost,
 			}})
 			of = append(of, i)

@@ -134,7 +134,7 @@ func publish(s systems.System, f systems.Function, arrivals paper.Objective, t s
 	for _, c := range s.Predicted(f, t) {
 		all = append(all, c.Config)
 	}
-	arrivals.SLO, arrivals.Quantile, arrivals.Budget = f.SLO, f.Quantile(), f.Budget
+	arrivals.SLO, arrivals.Quantile, arrivals.Budget = f.SLO, f.Quantile(), paper.BudgetOf(f)
 	shares, configs := paper.Shares(all, func(c cluster.Config) []time.Duration {
 		table := make([]time.Duration, c.Batch)
 		for k := range table {

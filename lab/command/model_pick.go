@@ -11,6 +11,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/lab/infaas"
+	"github.com/faas-infer/faas-infer/papers/infaas/registration"
 	"github.com/faas-infer/faas-infer/variant"
 )
 
@@ -78,9 +79,9 @@ func readTable[T any](flag, file string, read func(io.Reader) ([]T, error)) ([]T
 }
 
 // pick answers queries from a table of variants.
-func pick(command string, rows []variant.Placed, queries []variant.Query) *report.Report {
+func pick(command string, rows []registration.Placed, queries []variant.Query) *report.Report {
 	r := report.New(command, time.Now())
-	table, dominators := infaas.NewTable(rows), variant.Dominators(rows)
+	table, dominators := infaas.NewTable(rows), registration.Dominators(rows)
 	for n, q := range queries {
 		name := fmt.Sprintf("pick.%d", n+1)
 		row, ok := table.Get(q)
@@ -99,12 +100,12 @@ func pick(command string, rows []variant.Placed, queries []variant.Query) *repor
 }
 
 // title names a variant for people.
-func title(p *variant.Placed) string {
+func title(p *registration.Placed) string {
 	return fmt.Sprintf("%s of %s on %s", p.Name, p.Model, p.Hardware)
 }
 
 // unmet says why no variant answers a query, and which is the nearest.
-func unmet(table *infaas.Table, rows []variant.Placed, q variant.Query) string {
+func unmet(table *infaas.Table, rows []registration.Placed, q variant.Query) string {
 	row, known := table.Suggest(q)
 	p := &rows[row]
 	var short []string

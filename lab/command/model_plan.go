@@ -11,6 +11,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/lab/infaas"
+	"github.com/faas-infer/faas-infer/papers/infaas/registration"
 	"github.com/faas-infer/faas-infer/variant"
 )
 
@@ -87,7 +88,7 @@ func (o *planOptions) check() error {
 }
 
 // plan plans for the load in all three ways.
-func (o *planOptions) plan(rows []variant.Placed) (*report.Report, error) {
+func (o *planOptions) plan(rows []registration.Placed) (*report.Report, error) {
 	query := variant.Query{Accuracy: o.accuracy, Latency: o.latency}
 	table := infaas.NewTable(rows)
 	if _, ok := table.Get(query); !ok {
@@ -129,8 +130,8 @@ func (o *planOptions) plan(rows []variant.Placed) (*report.Report, error) {
 
 // applicationOf returns the variants of a table, each once, and the application of all of them.
 // Rows of a variant on several nodes are one variant with several running instances.
-func applicationOf(rows []variant.Placed, query variant.Query, load float64) ([]variant.Placed, infaas.Application) {
-	var kinds []variant.Placed
+func applicationOf(rows []registration.Placed, query variant.Query, load float64) ([]registration.Placed, infaas.Application) {
+	var kinds []registration.Placed
 	app := infaas.Application{Load: load}
 	known := map[variant.Variant]int{}
 	for _, row := range rows {
@@ -152,7 +153,7 @@ func applicationOf(rows []variant.Placed, query variant.Query, load float64) ([]
 }
 
 // instancesOf lists counts for people: "2 × B of resnet50 on inferentia, 1 × C of …".
-func instancesOf(kinds []variant.Placed, counts []int) string {
+func instancesOf(kinds []registration.Placed, counts []int) string {
 	var parts []string
 	for i, n := range counts {
 		if n > 0 {

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/faas-infer/faas-infer/lab/plot"
-	"github.com/faas-infer/faas-infer/variant"
+	"github.com/faas-infer/faas-infer/papers/infaas/registration"
 )
 
 // newPlotCommand returns "faas-infer-lab plot", which draws what commands of faas-infer print.
@@ -33,11 +33,11 @@ func newPlotVariantsCommand() *cobra.Command {
   faas-infer-lab plot variants photos --out variants.svg`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			text, err := os.ReadFile(filepath.Join(args[0], variant.RegistrationDir, variant.RegistrationFile))
+			text, err := os.ReadFile(filepath.Join(args[0], registration.Dir, registration.File))
 			if err != nil {
 				return fmt.Errorf("%w: run faas-infer model variants %s first", err, args[0])
 			}
-			registered, err := variant.ReadRegistration(text)
+			registered, err := registration.Read(text)
 			if err != nil {
 				return err
 			}
@@ -50,7 +50,7 @@ func newPlotVariantsCommand() *cobra.Command {
 
 // drawVariants draws accuracy over latency, or agreement with the original if no accuracy is
 // known.
-func drawVariants(name string, registered *variant.Registration) plot.Figure {
+func drawVariants(name string, registered *registration.Registration) plot.Figure {
 	label := "agreement with the original [%]"
 	for i := range registered.Variants {
 		if registered.Variants[i].Percent() > 0 {

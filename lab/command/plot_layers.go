@@ -11,12 +11,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/faas-infer/faas-infer/command/profile"
 	"github.com/faas-infer/faas-infer/lab/plot"
+	profiled "github.com/faas-infer/faas-infer/papers/asyfunc/layers"
 )
 
 // layers is what "faas-infer profile layers --json" prints.
-type layers struct{ profile.Layers }
+type layers struct{ profiled.Layers }
 
 // newPlotLayersCommand returns "faas-infer-lab plot layers".
 func newPlotLayersCommand() *cobra.Command {

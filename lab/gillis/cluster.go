@@ -3,9 +3,9 @@ package gillis
 import (
 	"fmt"
 
-	"github.com/faas-infer/faas-infer/partition"
-	"github.com/faas-infer/faas-infer/partition/delay"
-	"github.com/faas-infer/faas-infer/partition/graph"
+	"github.com/faas-infer/faas-infer/papers/gillis/partition"
+	"github.com/faas-infer/faas-infer/papers/gillis/partition/delay"
+	"github.com/faas-infer/faas-infer/papers/gillis/partition/graph"
 )
 
 // clustered are the models whose least objective is looked for on a small cluster.

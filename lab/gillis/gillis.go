@@ -11,12 +11,12 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/faas-infer/faas-infer/command/partitioning"
 	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/model/cut"
 	"github.com/faas-infer/faas-infer/model/zoo"
-	"github.com/faas-infer/faas-infer/partition"
-	"github.com/faas-infer/faas-infer/partition/graph"
+	"github.com/faas-infer/faas-infer/papers/gillis/partition"
+	"github.com/faas-infer/faas-infer/papers/gillis/partition/graph"
+	"github.com/faas-infer/faas-infer/papers/gillis/partitioning"
 )
 
 // published are the speedups that the paper prints (Fig. 9 and 10).

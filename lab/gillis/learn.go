@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/faas-infer/faas-infer/lab/gillis/learned"
-	"github.com/faas-infer/faas-infer/partition"
+	"github.com/faas-infer/faas-infer/papers/gillis/partition"
 )
 
 // learn finds plans as the paper's learners do: reinforcement learning, and Bayesian

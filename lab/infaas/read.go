@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/faas-infer/faas-infer/papers/infaas/registration"
 	"github.com/faas-infer/faas-infer/variant"
 )
 
@@ -26,10 +27,10 @@ const MaxRows = 1_000_000
 //
 // in any order. Each row is a variant on one node; two rows may have the same variant. An
 // error names row and column; rows count from 1 after the header.
-func ReadVariants(r io.Reader) ([]variant.Placed, error) {
-	var all []variant.Placed
-	err := read(r, variant.Columns, func(c *cells) error {
-		p := variant.Placed{Variant: variant.Variant{
+func ReadVariants(r io.Reader) ([]registration.Placed, error) {
+	var all []registration.Placed
+	err := read(r, registration.Columns, func(c *cells) error {
+		p := registration.Placed{Variant: variant.Variant{
 			Model: c.text("model"), Name: c.text("variant"), Hardware: c.text("hardware"),
 			Latency: c.time("latency_ms"), RPS: c.number("rps"), Load: c.time("load_ms"),
 			Memory: c.number("memory_mb"), Accuracy: c.optional("accuracy"), Cost: c.number("cost"),

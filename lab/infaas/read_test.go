@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/faas-infer/faas-infer/papers/infaas/registration"
 	"github.com/faas-infer/faas-infer/variant"
 )
 
@@ -12,7 +13,7 @@ const header = "model,variant,hardware,state,latency_ms,rps,load_ms,memory_mb,ac
 
 func TestReadVariants(t *testing.T) {
 	rows, err := ReadVariants(strings.NewReader("\ufeff" + header + "resnet50,A,cpu,active,200.5,5,0,90,76.1,1\r\nresnet50,B,gpu,inactive,20,100,0,0,,3\n"))
-	want := variant.Placed{Variant: variant.Variant{Model: "resnet50", Name: "A", Hardware: "cpu", Latency: 200500 * time.Microsecond, RPS: 5, Memory: 90, Accuracy: 76.1, Cost: 1}, State: variant.Active}
+	want := registration.Placed{Variant: variant.Variant{Model: "resnet50", Name: "A", Hardware: "cpu", Latency: 200500 * time.Microsecond, RPS: 5, Memory: 90, Accuracy: 76.1, Cost: 1}, State: variant.Active}
 	if err != nil || len(rows) != 2 || rows[0] != want || rows[1].Accuracy != 0 {
 		t.Errorf("%+v, %v", rows, err)
 	}

@@ -6,13 +6,14 @@ import (
 	"sort"
 	"strings"
 
+	"github.com/faas-infer/faas-infer/papers/infaas/registration"
 	"github.com/faas-infer/faas-infer/variant"
 )
 
 // Table answers queries over the variants of an application (Algorithm 1). It does not change;
 // make a new one when variants or states do. Many may read it at once.
 type Table struct {
-	rows   []variant.Placed
+	rows   []registration.Placed
 	all    *group
 	models map[string]*group
 }
@@ -26,7 +27,7 @@ type group struct {
 }
 
 // NewTable returns the table of variants. They must be valid: see [variant.Variant.Check].
-func NewTable(rows []variant.Placed) *Table {
+func NewTable(rows []registration.Placed) *Table {
 	t := &Table{rows: slices.Clone(rows), models: map[string]*group{}}
 	all := make([]int32, len(rows))
 	of := map[string][]int32{}
@@ -55,11 +56,11 @@ func (t *Table) group(members []int32) *group {
 		}
 		of[class] = append(of[class], i)
 	}
-	for class, order := range []func(a, b *variant.Placed) int{byCost, byReady, byCost} {
+	for class, order := range []func(a, b *registration.Placed) int{byCost, byReady, byCost} {
 		g.classes[class] = t.index(of[class], order)
 	}
 	front := slices.Clone(members)
-	t.sort(front, func(a, b *variant.Placed) int {
+	t.sort(front, func(a, b *registration.Placed) int {
 		return cmp.Or(cmp.Compare(a.Latency, b.Latency), cmp.Compare(b.Accuracy, a.Accuracy), byCost(a, b))
 	})
 	for _, i := range front {
@@ -72,22 +73,22 @@ func (t *Table) group(members []int32) *group {
 
 // byCost is the order in which loaded variants are taken: the cheapest per request, then the
 // fastest, then by name.
-func byCost(a, b *variant.Placed) int {
+func byCost(a, b *registration.Placed) int {
 	return cmp.Or(cmp.Compare(a.PerRequest(), b.PerRequest()), cmp.Compare(a.Latency, b.Latency), byName(a, b))
 }
 
 // byReady is the order in which inactive variants are taken: the soonest answer, then as the
 // loaded ones.
-func byReady(a, b *variant.Placed) int {
+func byReady(a, b *registration.Placed) int {
 	return cmp.Or(cmp.Compare(a.Load+a.Latency, b.Load+b.Latency), byCost(a, b))
 }
 
-func byName(a, b *variant.Placed) int {
+func byName(a, b *registration.Placed) int {
 	return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Model, b.Model), strings.Compare(a.Hardware, b.Hardware))
 }
 
 // sort orders rows; equal ones stay in the order of the table.
-func (t *Table) sort(members []int32, order func(a, b *variant.Placed) int) {
+func (t *Table) sort(members []int32, order func(a, b *registration.Placed) int) {
 	slices.SortFunc(members, func(a, b int32) int {
 		return cmp.Or(order(&t.rows[a], &t.rows[b]), cmp.Compare(a, b))
 	})
@@ -164,14 +165,14 @@ type step struct {
 }
 
 // index indexes some rows for an order.
-func (t *Table) index(members []int32, order func(a, b *variant.Placed) int) index {
+func (t *Table) index(members []int32, order func(a, b *registration.Placed) int) index {
 	x := index{order: slices.Clone(members)}
 	t.sort(x.order, order)
 	places := make([]int32, len(members))
 	for p := range places {
 		places[p] = int32(p)
 	}
-	row := func(place int32) *variant.Placed { return &t.rows[x.order[place]] }
+	row := func(place int32) *registration.Placed { return &t.rows[x.order[place]] }
 	slices.SortStableFunc(places, func(a, b int32) int { return cmp.Compare(row(a).Latency, row(b).Latency) })
 	x.blocks = make([][]step, len(places)+1)
 	for k := 1; k <= len(places); k++ {

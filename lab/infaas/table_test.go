@@ -9,14 +9,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/faas-infer/faas-infer/papers/infaas/registration"
 	"github.com/faas-infer/faas-infer/variant"
 )
 
 // random returns variants with few different values, so that many are equal.
-func random(r *rand.Rand, n int) []variant.Placed {
-	rows := make([]variant.Placed, n)
+func random(r *rand.Rand, n int) []registration.Placed {
+	rows := make([]registration.Placed, n)
 	for i := range rows {
-		rows[i] = variant.Placed{Variant: variant.Variant{
+		rows[i] = registration.Placed{Variant: variant.Variant{
 			Model: fmt.Sprint("m", r.IntN(3)), Name: fmt.Sprint("v", r.IntN(n+1)), Hardware: "cpu",
 			Latency: time.Duration(1+r.IntN(9)) * time.Millisecond, Load: time.Duration(r.IntN(9)) * time.Millisecond,
 			RPS: float64(1 + r.IntN(4)), Accuracy: float64(10 * r.IntN(11)), Cost: float64(r.IntN(5)),
@@ -36,10 +37,10 @@ func randomQuery(r *rand.Rand) variant.Query {
 
 // bruteForce is getVariant by comparing all rows: first by state, then by the order of the
 // state, then by row.
-func bruteForce(rows []variant.Placed, q variant.Query) int {
+func bruteForce(rows []registration.Placed, q variant.Query) int {
 	best := -1
 	rank := func(s variant.State) int { return []int{1, 0, 2, 2}[s] }
-	before := func(a, b *variant.Placed) int {
+	before := func(a, b *registration.Placed) int {
 		if d := cmp.Compare(rank(a.State), rank(b.State)); d != 0 {
 			return d
 		}
@@ -74,7 +75,7 @@ func FuzzGetVariant(f *testing.F) {
 	})
 }
 
-func checkQuery(t *testing.T, rows []variant.Placed, table *Table, q variant.Query) {
+func checkQuery(t *testing.T, rows []registration.Placed, table *Table, q variant.Query) {
 	t.Helper()
 	want := bruteForce(rows, q)
 	got, ok := table.Get(q)
@@ -88,7 +89,7 @@ func checkQuery(t *testing.T, rows []variant.Placed, table *Table, q variant.Que
 		t.Fatalf("%+v is answered by %+v", q, rows[got])
 	}
 	near, known := table.Suggest(q)
-	if !ok && len(rows) > 0 && known != slices.ContainsFunc(rows, func(p variant.Placed) bool { return q.Model == "" || p.Model == q.Model }) {
+	if !ok && len(rows) > 0 && known != slices.ContainsFunc(rows, func(p registration.Placed) bool { return q.Model == "" || p.Model == q.Model }) {
 		t.Fatalf("%+v: the model is known: %v", q, known)
 	}
 	for i := range rows {
@@ -107,10 +108,10 @@ func TestSuggestOfNothing(t *testing.T) {
 // The order of §4.1, Algorithm 1.
 func TestAlgorithm1(t *testing.T) {
 	ms := time.Millisecond
-	row := func(name string, s variant.State, latency, load time.Duration, rps, cost float64) variant.Placed {
-		return variant.Placed{Variant: variant.Variant{Model: "resnet50", Name: name, Hardware: "cpu", Latency: latency, Load: load, RPS: rps, Memory: 100, Accuracy: 75, Cost: cost}, State: s}
+	row := func(name string, s variant.State, latency, load time.Duration, rps, cost float64) registration.Placed {
+		return registration.Placed{Variant: variant.Variant{Model: "resnet50", Name: name, Hardware: "cpu", Latency: latency, Load: load, RPS: rps, Memory: 100, Accuracy: 75, Cost: cost}, State: s}
 	}
-	rows := []variant.Placed{
+	rows := []registration.Placed{
 		row("overloaded", variant.Overloaded, 10*ms, 0, 100, 0.1),
 		row("quick-to-load", variant.Inactive, 40*ms, 100*ms, 10, 9),
 		row("slow-to-load", variant.Inactive, 10*ms, 500*ms, 10, 1),
@@ -120,7 +121,7 @@ func TestAlgorithm1(t *testing.T) {
 		row("active-cheap-slow", variant.Active, 30*ms, 0, 10, 1),
 	}
 	for _, c := range []struct {
-		rows []variant.Placed
+		rows []registration.Placed
 		q    variant.Query
 		want int
 	}{
@@ -148,7 +149,7 @@ func TestAlgorithm1(t *testing.T) {
 // latency.
 func TestSuggestVariant(t *testing.T) {
 	q := variant.Query{Accuracy: 70, Latency: 50 * time.Millisecond}
-	rows := []variant.Placed{
+	rows := []registration.Placed{
 		{Variant: variant.Variant{Model: "a", Accuracy: 63, Latency: 60 * time.Millisecond, RPS: 1}},
 		{Variant: variant.Variant{Model: "b", Accuracy: 70, Latency: 70 * time.Millisecond, RPS: 1}},
 	}
@@ -170,11 +171,11 @@ func TestSuggestVariant(t *testing.T) {
 }
 
 // many returns a table of 10,000 variants, all inactive or with a tenth of them active.
-func many(active bool) []variant.Placed {
+func many(active bool) []registration.Placed {
 	r := rand.New(rand.NewPCG(1, 2))
-	rows := make([]variant.Placed, 10_000)
+	rows := make([]registration.Placed, 10_000)
 	for i := range rows {
-		rows[i] = variant.Placed{Variant: variant.Variant{
+		rows[i] = registration.Placed{Variant: variant.Variant{
 			Model: fmt.Sprint("m", i%100), Name: fmt.Sprint("v", i), Hardware: "cpu",
 			Latency: time.Duration(1e6 * (1 + 5000*r.Float64())), Load: time.Duration(1e6 * (590 + 10000*r.Float64())),
 			RPS: 1 + 100*r.Float64(), Accuracy: 56 + 26*r.Float64(), Cost: 1 + 30*r.Float64(),
@@ -219,7 +220,7 @@ func BenchmarkGetVariant(b *testing.B) {
 // A dominated variant serves all the same while it is loaded.
 func TestDominatedStillServes(t *testing.T) {
 	ms := time.Millisecond
-	rows := []variant.Placed{
+	rows := []registration.Placed{
 		{Variant: variant.Variant{Model: "resnet50", Name: "A", Hardware: "cpu", Latency: 200 * ms, RPS: 5, Accuracy: 75, Cost: 1}, State: variant.Active},
 		{Variant: variant.Variant{Model: "resnet50", Name: "C", Hardware: "gpu", Latency: 15 * ms, RPS: 800, Accuracy: 75, Cost: 16}},
 	}

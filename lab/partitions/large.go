@@ -14,14 +14,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/faas-infer/faas-infer/command/partitioning"
-	"github.com/faas-infer/faas-infer/instance/forkjoin"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/lab/rig"
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/cut"
 	"github.com/faas-infer/faas-infer/model/tensor"
-	"github.com/faas-infer/faas-infer/partition"
+	"github.com/faas-infer/faas-infer/papers/gillis/forkjoin"
+	"github.com/faas-infer/faas-infer/papers/gillis/partition"
+	"github.com/faas-infer/faas-infer/papers/gillis/partitioning"
 	"github.com/faas-infer/faas-infer/provider/annotation"
 )
 

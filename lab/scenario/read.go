@@ -10,8 +10,8 @@ import (
 	"github.com/faas-infer/faas-infer/lab/baselines"
 	"github.com/faas-infer/faas-infer/lab/fleet"
 	"github.com/faas-infer/faas-infer/lab/testbed"
+	"github.com/faas-infer/faas-infer/papers/infaas/registration"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
-	"github.com/faas-infer/faas-infer/variant"
 )
 
 // Bounds of values in a file, wide enough for any sensible scenario.
@@ -28,9 +28,9 @@ type reader struct {
 	overrides Overrides
 	profiles  map[string]*testbed.ReferenceTestbed
 	traces    map[string]*arrivals.Trace
-	variants  []variant.Placed // The scenario's table of variants, nil if it has none.
-	fixed     float64          // See [Function.Fixed].
-	apart     bool             // Each function is a case.
+	variants  []registration.Placed // The scenario's table of variants, nil if it has none.
+	fixed     float64               // See [Function.Fixed].
+	apart     bool                  // Each function is a case.
 	cold      coldStart
 	given     *testbed.ReferenceTestbed // The scenario's profile, nil if it could not be read.
 }

@@ -17,12 +17,13 @@ import (
 	"github.com/faas-infer/faas-infer/lab/fleet"
 	"github.com/faas-infer/faas-infer/lab/infaas"
 	"github.com/faas-infer/faas-infer/lab/variants"
+	"github.com/faas-infer/faas-infer/papers/infaas/registration"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 	"github.com/faas-infer/faas-infer/variant"
 )
 
 // tableOf reads the table of variants that the key "variants" names; nil if there is none.
-func (r *reader) tableOf(o *fleet.Object) []variant.Placed {
+func (r *reader) tableOf(o *fleet.Object) []registration.Placed {
 	name := o.String("variants")
 	switch {
 	case name == "":
@@ -46,7 +47,7 @@ func (r *reader) tableOf(o *fleet.Object) []variant.Placed {
 }
 
 // openTable reads a built-in table or a file.
-func openTable(name string) ([]variant.Placed, error) {
+func openTable(name string) ([]registration.Placed, error) {
 	if slices.Contains(variants.Tables(), name) {
 		return variants.Table(name)
 	}

@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"github.com/faas-infer/faas-infer/lab/asyfunc"
-	"github.com/faas-infer/faas-infer/scaling/pairing"
-	"github.com/faas-infer/faas-infer/shadow"
+	"github.com/faas-infer/faas-infer/papers/asyfunc/pairing"
+	"github.com/faas-infer/faas-infer/papers/asyfunc/shadow"
 )
 
 // The time assumed for tensors to cross hides a tenth of a pair's rate if the model is quick. The measured

@@ -9,10 +9,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/faas-infer/faas-infer/command/profile"
 	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/lab/rig"
-	"github.com/faas-infer/faas-infer/shadow"
+	"github.com/faas-infer/faas-infer/papers/asyfunc/layers"
+	"github.com/faas-infer/faas-infer/papers/asyfunc/shadow"
 )
 
 // decisions compares what the provider's engine chooses with what was the cheapest by measurement. A
@@ -50,7 +50,7 @@ func regret(all []option, name string) (pct float64, taken, cheapest option) {
 // the pair has shown, if it has taken one. So a pair that it never tries stays as good as predicted.
 func (d *decisions) add(ctx context.Context, r *report.Report, s *subject, ways []way, rates map[string][]float64) error {
 	if d.price == 0 {
-		d.price = profile.CorePrice()
+		d.price = layers.CorePrice()
 	}
 	for _, account := range []shadow.Accounting{shadow.Own, shadow.Shared} {
 		q := question{account: account, price: d.price, configs: s.configs(rig.Median(rates[wholeBy(account)]) / 2), division: s.division}

@@ -4,7 +4,7 @@ import (
 	"math"
 	"testing"
 
-	"github.com/faas-infer/faas-infer/shadow"
+	"github.com/faas-infer/faas-infer/papers/asyfunc/shadow"
 )
 
 // The example of the docs, and a choice that is 10 % dearer than the cheapest.

@@ -5,10 +5,10 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/papers/asyfunc/pairing"
+	"github.com/faas-infer/faas-infer/papers/asyfunc/shadow"
 	"github.com/faas-infer/faas-infer/scaling"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
-	"github.com/faas-infer/faas-infer/scaling/pairing"
-	"github.com/faas-infer/faas-infer/shadow"
 )
 
 // This file asks the provider's engine which way it takes.

@@ -20,8 +20,8 @@ import (
 	"github.com/faas-infer/faas-infer/lab/rig"
 	"github.com/faas-infer/faas-infer/model/tensor"
 	"github.com/faas-infer/faas-infer/model/zoo"
-	"github.com/faas-infer/faas-infer/scaling/pairing"
-	"github.com/faas-infer/faas-infer/shadow"
+	"github.com/faas-infer/faas-infer/papers/asyfunc/pairing"
+	"github.com/faas-infer/faas-infer/papers/asyfunc/shadow"
 )
 
 // Bench says what is measured.

@@ -12,10 +12,10 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/faas-infer/faas-infer/command/profile"
 	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/lab/rig"
-	"github.com/faas-infer/faas-infer/shadow"
+	"github.com/faas-infer/faas-infer/papers/asyfunc/layers"
+	"github.com/faas-infer/faas-infer/papers/asyfunc/shadow"
 )
 
 // startTimes is the number of starts that are measured.
@@ -29,7 +29,7 @@ func (s *subject) starts(ctx context.Context, r *report.Report) error {
 		if err != nil {
 			return fmt.Errorf("the empty instance: %w", err)
 		}
-		took, err := s.timed(ctx, fmt.Sprint("shadow-", i), "--shadow", s.phi.String(), "--relay", "unix://"+s.socket(fmt.Sprint("relay-", i)), "--standby", s.dir)
+		took, err := s.timed(ctx, fmt.Sprint("shadow-", i), "shadow", "--shadow", s.phi.String(), "--relay", "unix://"+s.socket(fmt.Sprint("relay-", i)), "--standby", s.dir)
 		end()
 		if err != nil {
 			return err
@@ -81,7 +81,7 @@ func (s *subject) empty() (end func(), err error) {
 func (s *subject) timed(ctx context.Context, name string, arguments ...string) (float64, error) {
 	socket := s.socket(name)
 	began := time.Now()
-	c, err := s.o.Start(append([]string{"instance", "--name", rig.FunctionName, "--prepared", s.prepared, "--listen", "unix://" + socket}, arguments...)...)
+	c, err := s.o.Start(append(append([]string{"instance"}, arguments...), "--name", rig.FunctionName, "--prepared", s.prepared, "--listen", "unix://"+socket)...)
 	if err != nil {
 		return 0, err
 	}
@@ -130,7 +130,7 @@ func (s *subject) wake(ctx context.Context) (float64, error) {
 
 // transfer measures the relay over a Unix socket.
 func transfer(ctx context.Context, r *report.Report) (shadow.Transfer, error) {
-	t, err := profile.Crossing(ctx)
+	t, err := layers.Crossing(ctx)
 	if err == nil {
 		r.Add("transfer.fixed_ms", 2*t.Fixed, "ms", "a message there and back")
 		r.Add("transfer.ms_per_mib", t.PerMiB, "ms/MiB", "one way, copied once")

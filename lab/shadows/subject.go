@@ -8,16 +8,16 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/faas-infer/faas-infer/command/profile"
 	"github.com/faas-infer/faas-infer/instance/mutual"
-	"github.com/faas-infer/faas-infer/instance/pair"
 	"github.com/faas-infer/faas-infer/instance/upstream"
 	"github.com/faas-infer/faas-infer/lab/rig"
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/tensor"
 	"github.com/faas-infer/faas-infer/model/zoo"
-	"github.com/faas-infer/faas-infer/scaling/pairing"
-	"github.com/faas-infer/faas-infer/shadow"
+	"github.com/faas-infer/faas-infer/papers/asyfunc/layers"
+	"github.com/faas-infer/faas-infer/papers/asyfunc/pair"
+	"github.com/faas-infer/faas-infer/papers/asyfunc/pairing"
+	"github.com/faas-infer/faas-infer/papers/asyfunc/shadow"
 )
 
 // core is the share of each process in millicores.
@@ -107,7 +107,7 @@ func (s *subject) options() shadow.Options {
 // the most rows per second if none does, or the one given.
 func (s *subject) choose(ctx context.Context, file string) (err error) {
 	fmt.Fprintf(s.o.Log, "%s: profiling its blocks\n", s.name)
-	layers, err := (&profile.LayerOptions{Batches: []int{2, 4}, Threads: []int{1}, Database: s.Database, Prepared: filepath.Dir(s.prepared)}).Layers(ctx, file)
+	layers, err := (&layers.LayerOptions{Batches: []int{2, 4}, Threads: []int{1}, Database: s.Database, Prepared: filepath.Dir(s.prepared)}).Layers(ctx, file)
 	if err != nil {
 		return err
 	}
@@ -165,7 +165,7 @@ func (s *subject) start(ctx context.Context, name, prepared string, on int, argu
 	socket := s.socket(name)
 	p := &process{}
 	err := rig.RunOnCore(on, func() (err error) {
-		p.Child, err = s.o.Start(append([]string{"instance", "--name", rig.FunctionName, "--prepared", prepared, "--listen", "unix://" + socket}, arguments...)...)
+		p.Child, err = s.o.Start(append(append([]string{"instance"}, arguments...), "--name", rig.FunctionName, "--prepared", prepared, "--listen", "unix://"+socket)...)
 		return err
 	})
 	if err != nil {
@@ -180,7 +180,7 @@ func (s *subject) start(ctx context.Context, name, prepared string, on int, argu
 // startShadow starts a shadow that holds phi and takes jobs of up to rows, on the second core.
 func (s *subject) startShadow(ctx context.Context, name string, phi pair.Phi, rows int) (*process, error) {
 	relay := s.socket(name + ".relay")
-	p, err := s.start(ctx, name, s.prepared, 1, "--max-batch", fmt.Sprint(rows), "--shadow", phi.String(), "--relay", "unix://"+relay)
+	p, err := s.start(ctx, name, s.prepared, 1, "shadow", "--max-batch", fmt.Sprint(rows), "--shadow", phi.String(), "--relay", "unix://"+relay)
 	if err != nil {
 		return nil, err
 	}

@@ -12,9 +12,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/faas-infer/faas-infer/instance/pair"
 	"github.com/faas-infer/faas-infer/lab/rig"
-	"github.com/faas-infer/faas-infer/shadow"
+	"github.com/faas-infer/faas-infer/papers/asyfunc/pair"
+	"github.com/faas-infer/faas-infer/papers/asyfunc/shadow"
 )
 
 // The names of the ways to compute batches.
@@ -53,9 +53,9 @@ func (s *subject) ways(ctx context.Context) (_ []way, err error) {
 		{&s.whole, "whole", s.prepared, 0, nil},
 		{&s.twin, "twin", s.prepared, 1, nil},
 		{&s.elsewhere, "elsewhere", s.copied, 1, nil},
-		{&s.body, "body", s.prepared, 0, []string{"--body", "--concurrency", "2"}},
+		{&s.body, "body", s.prepared, 0, []string{"body", "--concurrency", "2"}},
 	} {
-		if *x.into, err = s.start(ctx, x.name, x.prepared, x.on, append([]string{"--max-batch", most}, x.flags...)...); err != nil {
+		if *x.into, err = s.start(ctx, x.name, x.prepared, x.on, append(x.flags, "--max-batch", most)...); err != nil {
 			return nil, err
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/faas-infer/faas-infer/shadow"
+	"github.com/faas-infer/faas-infer/papers/asyfunc/shadow"
 )
 
 // From 1 s to 5 s: a quarter of a batch that took 4 s, two whole ones, a half, and two that lie outside.

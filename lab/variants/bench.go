@@ -12,6 +12,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/lab/infaas"
+	"github.com/faas-infer/faas-infer/papers/infaas/registration"
 	"github.com/faas-infer/faas-infer/variant"
 )
 
@@ -45,8 +46,8 @@ func Run(ctx context.Context, command string, b Bench) (*report.Report, error) {
 
 // table returns variants of 100 architectures in the ranges of §1. Of ten, active are
 // observed as loaded and calm.
-func table(r *rand.Rand, active int) []variant.Placed {
-	rows := make([]variant.Placed, among)
+func table(r *rand.Rand, active int) []registration.Placed {
+	rows := make([]registration.Placed, among)
 	for i := range rows {
 		v := variant.Variant{
 			Model: fmt.Sprint("model", i%100), Name: fmt.Sprint("variant", i), Hardware: "cpu",
@@ -55,7 +56,7 @@ func table(r *rand.Rand, active int) []variant.Placed {
 			RPS:     1 + 800*r.Float64(), Memory: 1000 * r.Float64(), Accuracy: 56.6 + 25.9*r.Float64(), Cost: 1 + 31*r.Float64(),
 		}
 		seen := variant.Seen{Loaded: r.IntN(10) < active, Load: r.Float64() * v.RPS, Peak: v.RPS, Exec: v.Latency, Profile: v.Latency}
-		rows[i] = variant.Placed{Variant: v, State: variant.Watch{}.After(seen).State()}
+		rows[i] = registration.Placed{Variant: v, State: variant.Watch{}.After(seen).State()}
 	}
 	return rows
 }
@@ -89,8 +90,8 @@ func (b Bench) decide(r *report.Report, name string, active int, named bool) err
 }
 
 // sound compares a decision with all rows.
-func sound(rows []variant.Placed, q variant.Query, row int, ok bool) error {
-	before := func(a, b *variant.Placed) bool {
+func sound(rows []registration.Placed, q variant.Query, row int, ok bool) error {
+	before := func(a, b *registration.Placed) bool {
 		if a.State != b.State {
 			return a.State == variant.Active
 		}

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/faas-infer/faas-infer/lab/infaas"
-	"github.com/faas-infer/faas-infer/variant"
+	"github.com/faas-infer/faas-infer/papers/infaas/registration"
 )
 
 //go:embed *.csv
@@ -23,7 +23,7 @@ const zoo = "infaas-175"
 func Tables() []string { return append(slices.Clone(names), zoo) }
 
 // Table returns a built-in table.
-func Table(name string) ([]variant.Placed, error) {
+func Table(name string) ([]registration.Placed, error) {
 	if name == zoo {
 		return Zoo(1), nil
 	}

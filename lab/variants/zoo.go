@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/faas-infer/faas-infer/papers/infaas/registration"
 	"github.com/faas-infer/faas-infer/variant"
 )
 
@@ -54,12 +55,12 @@ const (
 // Zoo returns 175 variants of 22 architectures. INFaaS' were never published: these have Table 6's
 // numbers and lie within the ranges of §1. Times follow from GFLOPs so that ResNet-50's are about
 // those of Table 2, within a fifth at random, the same for a seed.
-func Zoo(seed uint64) []variant.Placed {
+func Zoo(seed uint64) []registration.Placed {
 	r := rand.New(rand.NewPCG(seed, 175))
-	var all []variant.Placed
+	var all []registration.Placed
 	for _, a := range architectures {
 		for _, b := range builds[:a.variants] {
-			all = append(all, variant.Placed{Variant: a.built(b, 0.8+0.4*r.Float64())})
+			all = append(all, registration.Placed{Variant: a.built(b, 0.8+0.4*r.Float64())})
 		}
 	}
 	return all

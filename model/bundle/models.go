@@ -200,3 +200,28 @@ func (b *Bundle) checkModels() error {
 	}
 	return nil
 }
+
+// CheckAlike reads the signatures of the bundle's models. It returns an error unless all answer the same
+// requests.
+func (b *Bundle) CheckAlike() error {
+	models := b.Registered()
+	var signatures []Signature
+	for _, m := range models {
+		file, err := b.File(m.Model)
+		if err != nil {
+			return err
+		}
+		read, err := model.ReadFile(file)
+		if err != nil {
+			return fmt.Errorf("model %s: %w", m.Name, err)
+		}
+		if _, err := read.Graph(1); err != nil {
+			return fmt.Errorf("model %s: %w", m.Name, err)
+		}
+		signatures = append(signatures, Signature{Inputs: read.Inputs(), Outputs: read.Outputs()})
+	}
+	if err := Alike(models, signatures); err != nil {
+		return fmt.Errorf("%s: %w", ManifestFile, err)
+	}
+	return nil
+}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/papers/batch/arrival"
+	"github.com/faas-infer/faas-infer/provider/annotation"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
@@ -80,7 +81,7 @@ func TestShares(t *testing.T) {
 // With a budget the batch policy minimises latency, without one the cost.
 func TestBudget(t *testing.T) {
 	cheap := system(t).Candidates(systems.Function{SLO: 200 * ms, Percentile: 95}, 100, model)
-	fast := system(t).Candidates(systems.Function{SLO: 200 * ms, Percentile: 95, Budget: 10}, 100, model)
+	fast := system(t).Candidates(systems.Function{SLO: 200 * ms, Percentile: 95, Stated: string(annotation.Stated("").With(BudgetKey, "10"))}, 100, model)
 	if len(cheap) != 1 || len(fast) != 1 || fast[0].Exec >= cheap[0].Exec {
 		t.Errorf("%+v and %+v", cheap, fast)
 	}

@@ -4,12 +4,13 @@
 // its instances. It is pure. Begin with [Tuner], then [Solve]; package latency is the analysis behind it,
 // and arrival the process of the requests.
 //
-// Importing the package registers the policy and the system.
+// Importing the package registers the policy, the system and the annotation of a budget.
 package batch
 
 import (
 	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/coldstart"
+	"github.com/faas-infer/faas-infer/provider/annotation"
 	"github.com/faas-infer/faas-infer/scaling"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 	"github.com/faas-infer/faas-infer/scaling/systems"
@@ -22,6 +23,7 @@ const Name = "batch"
 const keepAlive = coldstart.DefaultKeepAlive
 
 func init() {
+	annotation.Register(annotation.Key{Name: BudgetKey, Set: setBudget, Agree: checkBudget})
 	batching.Register(batching.Kind{Name: Name, Tuned: true, New: func(o batching.Options) batching.Policy { return batching.NewBuffer(o) }})
 	systems.Register(systems.New(Name, "BATCH atop OpenFaaS: one config, batch size and timeout for all instances, from its optimiser, kept alive for 300 s", systems.Rules{
 		Settings: settings(), Cold: "fixed", Batching: Name, Queue: capacity.LateBound, Margin: 1.1, Choose: uniform,

@@ -65,7 +65,7 @@ func optimise(s systems.System, f systems.Function, o seen, t systems.Times) *tu
 	}
 	x := &tunerSearch{slo: f.SLO, seen: o, objective: Objective{
 		Arrivals: o.arrivals, Rate: o.rate, Recorded: o.recorded,
-		SLO: f.SLO - batching.Travel(f.SLO), Quantile: f.Quantile(), Budget: f.Budget, Spread: t.Spread(),
+		SLO: f.SLO - batching.Travel(f.SLO), Quantile: f.Quantile(), Budget: BudgetOf(f), Spread: t.Spread(),
 	}}
 	if x.objective.SLO <= 0 && x.objective.Budget <= 0 {
 		x.objective.SLO = time.Second

@@ -39,7 +39,7 @@ const (
 	// included; 99 if absent.
 	SLOPercentile = "com.openfaas.slo.percentile"
 	// SLOAccuracy is the least accuracy, in percent, of the variants that answer requests:
-	// a number from 0 to 100; 0 if absent.
+	// a number from 0 to 100; 0 if absent. A paper reads it.
 	SLOAccuracy = "com.openfaas.slo.accuracy"
 	// InferModel is the model file inside the bundle; if absent, the
 	// bundle's manifest names it.
@@ -65,13 +65,6 @@ const (
 	// InferKeepAlive is how long an instance without requests stays: a Go
 	// duration above 0, at most 24h; the provider's default if absent.
 	InferKeepAlive = "com.openfaas.infer.keep-alive"
-	// InferVariants says which variants of the model may serve: "bundle", the default, for
-	// all that the bundle's manifest lists; "auto" for these and the int8 variants that the
-	// provider generates; or some names of either, separated by commas.
-	InferVariants = "com.openfaas.infer.variants"
-	// InferPrefer is "cost", the default, or "accuracy": which of the variants that are
-	// accurate and fast enough serve if there is room for all.
-	InferPrefer = "com.openfaas.infer.prefer"
 	// InferWeight is the function's weight against others if all together ask for more
 	// than the nodes have: a number from 0.01 to 100; 1 if absent.
 	InferWeight = "com.openfaas.infer.weight"
@@ -191,11 +184,11 @@ const (
 	LeastModelMemory = 16 << 20
 )
 
-// knownKeys lists the keys of the two prefixes under which an unknown key is refused. Such a
-// key is a misspelling that would change nothing.
+// knownKeys lists the core's keys of the two prefixes under which an unknown key is refused. Such a
+// key is a misspelling that would change nothing. Papers add theirs with [Register].
 var knownKeys = map[string][]string{
-	"com.openfaas.slo.":   {SLOAccuracy, SLOBudget, SLOLatency, SLOLatencyMin, SLOPercentile},
-	"com.openfaas.infer.": {InferDevice, InferHedge, InferImage, InferKeepAlive, InferMaxBatch, InferMaxShapes, InferModel, InferPartition, InferPartitionInstances, InferPolicy, InferPrefer, InferShadow, InferShapes, InferVariants, InferWeight},
+	"com.openfaas.slo.":   {SLOLatency, SLOLatencyMin, SLOPercentile},
+	"com.openfaas.infer.": {InferDevice, InferHedge, InferImage, InferKeepAlive, InferMaxBatch, InferMaxShapes, InferModel, InferPartition, InferPartitionInstances, InferPolicy, InferShadow, InferShapes, InferWeight},
 }
 
 // scaleKeys lists the keys of scaling. Other keys below com.openfaas.scale. belong to other
@@ -213,11 +206,9 @@ type Inference struct {
 	// Percentile is SLOPercentile, in (0, 100).
 	Percentile       float64
 	PercentileStated bool // the deployment gives it
-	// Budget is SLOBudget, 0 for no bound.
-	Budget float64
 	// Accuracy is SLOAccuracy, 0 for no bound.
 	Accuracy float64
-	// Variants are the names in InferVariants, separated by commas, "" for all that the
+	// Variants are the names in separated by commas, "" for all that the
 	// bundle lists. Auto says that it is "auto".
 	Variants string
 	Auto     bool
@@ -259,6 +250,8 @@ type Inference struct {
 	// ScaleTargetProportion of the deployment. 0: load does not scale the function.
 	ScaleType   string
 	ScaleTarget float64
+	// Stated has the values of keys that papers add ([Register]).
+	Stated Stated
 	// Limits and Requests are the deployment's resources per instance. A resource that
 	// it does not name is 0.
 	Limits, Requests cluster.Resources
@@ -381,11 +374,10 @@ func isRead(key, value string) (bool, error) {
 		if !strings.HasPrefix(key, prefix) {
 			continue
 		}
-		if slices.Contains(keys, key) {
+		if slices.Contains(keys, key) || Added(key) {
 			return true, nil
 		}
-		return false, &Error{Key: shorten(key), Value: value,
-			Why: "there is no such key; it must be one of " + strings.Join(keys, ", ")}
+		return false, noSuchKey(key, value, prefix)
 	}
 	return false, nil
 }
@@ -413,6 +405,9 @@ func (in *Inference) checkShadow() error {
 
 // set reads one key.
 func (in *Inference) set(key, value string) (err error) {
+	if k, is := added[key]; is {
+		return k.Set(in, value)
+	}
 	switch key {
 	case SLOLatency:
 		in.IsInference = true
@@ -424,15 +419,6 @@ func (in *Inference) set(key, value string) (err error) {
 		in.Shortest, err = duration(key, value, LongestSLO, "50ms")
 	case SLOPercentile:
 		in.Percentile, err = percentile(key, value)
-	case SLOBudget:
-		in.Budget, err = budget(key, value)
-	case SLOAccuracy:
-		in.Accuracy, err = accuracy(key, value)
-	case InferVariants:
-		in.Auto = value == autoVariants
-		in.Variants, err = variants(key, value)
-	case InferPrefer:
-		in.Accurate, err = prefer(key, value)
 	case InferModel:
 		in.Model, err = modelPath(key, value)
 	case InferPartition:

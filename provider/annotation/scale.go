@@ -68,7 +68,7 @@ func (in *Inference) complete(d types.FunctionDeployment, values map[string]stri
 	if err := in.refuseWholeGPUs(d); err != nil {
 		return err
 	}
-	if err := in.checkBudget(values); err != nil {
+	if err := in.agree(values); err != nil {
 		return err
 	}
 	if in.Shortest > in.SLO {

@@ -106,3 +106,14 @@ func shadows(key, value string) (string, error) {
 	}
 	return "", &Error{Key: key, Value: value, Why: "it must be off, auto or always", Example: ShadowAuto}
 }
+
+// device reads on what the model may run.
+func device(key, value string) (string, error) {
+	switch value {
+	case "auto":
+		return "", nil
+	case DeviceCPU, DeviceCUDA:
+		return value, nil
+	}
+	return "", &Error{Key: key, Value: value, Why: "it must be auto, cpu or cuda", Example: "auto"}
+}

@@ -1,10 +1,10 @@
 // Package bundles finds what a function's image names: the program, or the models with their variants
-// and the ways to cut them over several instances. It has variants and plans made by child processes,
-// and removes those that nothing has used for an hour. It does not choose between them.
+// and the ways to cut them over several instances, which papers add. It has what nothing has used
+// for an hour removed. It does not choose.
 //
 // Begin reading at [Registrar]. The files follow a deployment: bundles.go opens an image's bundle,
-// registrar.go lists its models, variants.go and jobs.go have variants made, cutter.go has plans made and
-// shared.go shares them between replicas; unused.go and unused_plans.go remove what nothing uses.
+// registrar.go lists its models, variants.go and cutter.go are where papers add variants and ways to cut
+// models, jobs.go shares what children make; unused.go removes what nothing uses.
 package bundles
 
 import (

@@ -6,11 +6,11 @@ import (
 	"sync"
 )
 
-// jobs are the runs that make the variants of bundles. All callers that want the same of a
+// Jobs are the runs that make variants or plans of bundles' models. All callers that want the same of a
 // directory share one run, whatever revision of a function they act for. It ends early when the
 // last of them leaves, or when one wants something else of the directory. Runs take turns: times
 // that are measured together are wrong. The zero value is ready.
-type jobs struct {
+type Jobs struct {
 	mu sync.Mutex
 	// running are the runs by the directory that they write. turn has one element while one works.
 	running map[string]*job
@@ -29,16 +29,16 @@ type job struct {
 	err  error
 }
 
-// errOvertaken ends a run of whose directory somebody wants something else.
-var errOvertaken = errors.New("other variants are wanted there")
+// ErrOvertaken ends a run of whose directory somebody wants something else.
+var ErrOvertaken = errors.New("other variants are wanted there")
 
-// run returns the result of work, which makes what the key identifies in a directory, or of the
-// run that already makes that. It returns errOvertaken if that run gave way to another one.
-func (m *jobs) run(ctx context.Context, dir, key string, work func(ctx context.Context) error) error {
+// Run returns the result of work, which makes what the key identifies in a directory, or of the
+// run that already makes that. It returns ErrOvertaken if that run gave way to another one.
+func (m *Jobs) Run(ctx context.Context, dir, key string, work func(ctx context.Context) error) error {
 	m.mu.Lock()
 	one := m.running[dir]
 	if one != nil && one.key != key {
-		m.end(dir, errOvertaken)
+		m.end(dir, ErrOvertaken)
 		one = nil
 	}
 	if one == nil {
@@ -65,7 +65,7 @@ func (m *jobs) run(ctx context.Context, dir, key string, work func(ctx context.C
 }
 
 // begin begins a run that does not end with ctx. The lock is held.
-func (m *jobs) begin(ctx context.Context, dir, key string, work func(ctx context.Context) error) *job {
+func (m *Jobs) begin(ctx context.Context, dir, key string, work func(ctx context.Context) error) *job {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	if m.running == nil {
 		m.running, m.turn = map[string]*job{}, make(chan struct{}, 1)
@@ -78,8 +78,8 @@ func (m *jobs) begin(ctx context.Context, dir, key string, work func(ctx context
 		err := m.inTurn(ctx, work)
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		if errors.Is(context.Cause(ctx), errOvertaken) {
-			err = errOvertaken
+		if errors.Is(context.Cause(ctx), ErrOvertaken) {
+			err = ErrOvertaken
 		}
 		if one.err = err; m.running[dir] == one {
 			delete(m.running, dir)
@@ -88,7 +88,7 @@ func (m *jobs) begin(ctx context.Context, dir, key string, work func(ctx context
 	return one
 }
 
-func (m *jobs) inTurn(ctx context.Context, work func(ctx context.Context) error) error {
+func (m *Jobs) inTurn(ctx context.Context, work func(ctx context.Context) error) error {
 	select {
 	case m.turn <- struct{}{}:
 	case <-ctx.Done():
@@ -100,26 +100,33 @@ func (m *jobs) inTurn(ctx context.Context, work func(ctx context.Context) error)
 
 // end ends the run for a directory, if there is one. The next run waits for its turn until this
 // one has ended. The lock is held.
-func (m *jobs) end(dir string, why error) {
+func (m *Jobs) end(dir string, why error) {
 	if one := m.running[dir]; one != nil {
 		one.cancel(why)
 		delete(m.running, dir)
 	}
 }
 
-// idle calls f unless something is being made, and lets nothing begin meanwhile.
-func (m *jobs) idle(f func()) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if len(m.running) == 0 {
-		f()
-	}
+// Idle calls f unless something is being made, and lets nothing begin meanwhile.
+func (m *Jobs) Idle(f func()) {
+	m.Exclude(func() {
+		if len(m.running) == 0 {
+			f()
+		}
+	})
 }
 
-// drop ends the run for a directory because nothing is wanted there any more. Its callers look
+// Drop ends the run for a directory because nothing is wanted there any more. Its callers look
 // again what they want.
-func (m *jobs) drop(dir string) {
+func (m *Jobs) Drop(dir string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.end(dir, errOvertaken)
+	m.end(dir, ErrOvertaken)
+}
+
+// Exclude calls f while no other call begins, ends or removes anything.
+func (m *Jobs) Exclude(f func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f()
 }

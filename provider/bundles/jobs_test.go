@@ -31,12 +31,12 @@ func (w *takes) work(ctx context.Context) error {
 // A caller that leaves does not end a run that another one waits for, and the last one does.
 func TestJobsAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, w := &jobs{}, &takes{err: errors.New("made")}
+		m, w := &Jobs{}, &takes{err: errors.New("made")}
 		ctx, leave := context.WithCancel(t.Context())
 		first, second := make(chan error, 1), make(chan error, 1)
-		go func() { first <- m.run(ctx, "a", "key", w.work) }()
+		go func() { first <- m.Run(ctx, "a", "key", w.work) }()
 		time.Sleep(5 * time.Minute)
-		go func() { second <- m.run(t.Context(), "a", "key", w.work) }()
+		go func() { second <- m.Run(t.Context(), "a", "key", w.work) }()
 		synctest.Wait()
 		leave()
 		if err := <-first; !errors.Is(err, context.Canceled) {
@@ -48,10 +48,10 @@ func TestJobsAreShared(t *testing.T) {
 		}
 		ctx, leave = context.WithTimeout(t.Context(), time.Minute)
 		defer leave()
-		if err := m.run(ctx, "a", "key", w.work); !errors.Is(err, context.DeadlineExceeded) || w.running != 0 || len(m.running) != 0 {
+		if err := m.Run(ctx, "a", "key", w.work); !errors.Is(err, context.DeadlineExceeded) || w.running != 0 || len(m.running) != 0 {
 			t.Errorf("the last one: %v, %d still run", err, w.running)
 		}
-		if err := m.run(t.Context(), "a", "key", w.work); !errors.Is(err, w.err) {
+		if err := m.Run(t.Context(), "a", "key", w.work); !errors.Is(err, w.err) {
 			t.Errorf("anew: %v", err)
 		}
 	})
@@ -61,25 +61,25 @@ func TestJobsAreShared(t *testing.T) {
 // it. Runs for several directories take turns.
 func TestJobsTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, w := &jobs{}, &takes{}
+		m, w := &Jobs{}, &takes{}
 		results := map[string]chan error{}
 		for _, x := range []struct{ dir, key string }{{"a", "old"}, {"b", "other"}, {"a", "new"}} {
 			results[x.key] = make(chan error, 1)
-			go func() { results[x.key] <- m.run(t.Context(), x.dir, x.key, w.work) }()
+			go func() { results[x.key] <- m.Run(t.Context(), x.dir, x.key, w.work) }()
 			synctest.Wait()
 		}
-		if err := <-results["old"]; !errors.Is(err, errOvertaken) {
+		if err := <-results["old"]; !errors.Is(err, ErrOvertaken) {
 			t.Errorf("overtaken: %v", err)
 		}
 		if err := errors.Join(<-results["other"], <-results["new"]); err != nil || w.most != 1 || w.ended != 2 {
 			t.Errorf("%v; %d ended, up to %d at once", err, w.ended, w.most)
 		}
 		dropped := make(chan error, 1)
-		go func() { dropped <- m.run(t.Context(), "a", "new", w.work) }()
+		go func() { dropped <- m.Run(t.Context(), "a", "new", w.work) }()
 		synctest.Wait()
-		m.drop("a")
-		m.drop("none")
-		if err := <-dropped; !errors.Is(err, errOvertaken) {
+		m.Drop("a")
+		m.Drop("none")
+		if err := <-dropped; !errors.Is(err, ErrOvertaken) {
 			t.Errorf("dropped: %v", err)
 		}
 	})

@@ -4,44 +4,43 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"path/filepath"
 
 	"github.com/rs/zerolog"
 
-	"github.com/faas-infer/faas-infer/instance/labelled"
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/children"
 	"github.com/faas-infer/faas-infer/provider/control"
-	"github.com/faas-infer/faas-infer/variant"
 )
 
-// Registrar finds the models of bundles with their registered variants, and makes variants for
-// functions with com.openfaas.infer.variants: auto.
+// Registrar finds the models of bundles with their variants, and has more made of them for functions that
+// ask for that.
 type Registrar struct {
 	bundles Dir
-	// state is the provider's directory. Variants that the provider makes are below it: a
-	// bundle belongs to its user.
-	state string
-	// Children hashes files, and makes variants and plans. jobs let deployments share these runs.
+	// Children hashes files, and makes variants and plans.
 	Children *children.Models
-	jobs     jobs
 	log      zerolog.Logger
+	variants Variants
 	// cutter has the plans of models that are cut over several instances, below state, too.
-	cutter *Cutter
+	cutter Cutter
+	Background
 }
 
 // New makes a registrar for a directory of bundles and the provider's own.
 func New(root Dir, state string, models *children.Models, log zerolog.Logger) *Registrar {
-	cutter := &Cutter{dir: filepath.Join(state, plansDir), models: models, log: log, loading: 1}
-	return &Registrar{bundles: root, state: state, Children: models, log: log, cutter: cutter}
+	cutter := NewCutter(CutterOptions{State: state, Models: models, Logger: log})
+	// Variants and plans that the provider makes are below its own directory: a bundle belongs to its user.
+	variants := VariantsIn(Place{Bundles: root, State: state, Hash: models.Hash, Children: models})
+	return &Registrar{bundles: root, Children: models, log: log, variants: variants, cutter: cutter}
 }
 
 // Close ends what is being planned for suggestions, and BeginTidying, and waits for their end.
-func (r *Registrar) Close() error { return r.cutter.Close() }
+func (r *Registrar) Close() error { return errors.Join(r.Background.Close(), r.cutter.Close()) }
 
-var _ control.Bundles = (*Registrar)(nil)
+var (
+	_ control.Bundles  = (*Registrar)(nil)
+	_ control.Improver = (*Registrar)(nil)
+)
 
 // Models implements [control.Bundles].
 func (r *Registrar) Models(ctx context.Context, f *provider.Function) (dir string, models []control.Model, err error) {
@@ -49,8 +48,8 @@ func (r *Registrar) Models(ctx context.Context, f *provider.Function) (dir strin
 	if err != nil {
 		return "", nil, err
 	}
-	r.used(b)
-	models, err = control.ModelsOf(b, f, r.registrations(b))
+	r.variants.Used(b)
+	models, err = r.variants.Models(b, f)
 	if err == nil && len(models) > 1 {
 		err = r.Children.Alike(ctx, b)
 	}
@@ -69,7 +68,7 @@ func (r *Registrar) uncut(f *provider.Function) ([]control.Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	return control.ModelsOf(b, f, r.registrations(b))
+	return r.variants.Models(b, f)
 }
 
 // Cuttable implements Cuttable of [control.Options].
@@ -93,108 +92,38 @@ func (r *Registrar) open(f *provider.Function) (*bundle.Bundle, error) {
 	return b, nil
 }
 
-// registrations are those of the bundle's user, and behind them those of the provider.
-func (r *Registrar) registrations(b *bundle.Bundle) control.Registrations {
-	return control.Registrations{Dirs: []string{r.users(b), r.own(b)}, Hash: r.Children.Hash, Remade: true}
-}
-
-// users is where "model variants" writes.
-func (r *Registrar) users(b *bundle.Bundle) string {
-	return filepath.Join(b.Dir, variant.RegistrationDir)
-}
-
-// own is where the provider writes: the bundle's path below its own directory.
-func (r *Registrar) own(b *bundle.Bundle) string {
-	path, err := filepath.Rel(string(r.bundles), b.Dir)
-	if err != nil || !filepath.IsLocal(path) { // Open returns only directories below it.
-		path = filepath.Base(b.Dir)
+// Wanted implements [control.Improver]. Variants depend on the bundle only, the ways to cut its models also
+// on limits and objective.
+func (r *Registrar) Wanted(f *provider.Function, bundle string) string {
+	switch in := &f.Inference; {
+	case r.variants.Wanted(f):
+		return bundle
+	case in.Partition != "":
+		return CutFor(f, bundle)
 	}
-	return filepath.Join(r.state, variant.RegistrationDir, path)
+	return ""
 }
 
-// Register makes the variants of a function's models, unless their user has made them. A child
-// does the work with CPU time that nobody else wants. It does nothing for what it has made
-// already. Calls for models with the same content share the work: a deployment that changes
-// something else does not make it begin again.
-func (r *Registrar) Register(ctx context.Context, f *provider.Function) error {
+// CutFor identifies the ways to cut a bundle's models for a function.
+func CutFor(f *provider.Function, bundle string) string {
+	in := &f.Inference
+	return fmt.Sprintf("%s for %v with batches of %d on %d instances with %d bytes", bundle, in.SLO, in.MaxBatch, in.PartitionInstances, in.Limits.Memory)
+}
+
+// Improve implements [control.Improver]: it makes the ways to cut a function's models and the variants of
+// these, as far as the deployment asks for them.
+func (r *Registrar) Improve(ctx context.Context, f *provider.Function) error {
 	if f.Inference.Partition != "" {
 		models, err := r.uncut(f)
 		if err == nil {
 			err = r.cutter.Make(ctx, f, models)
 		}
-		if err != nil || !f.Inference.Auto {
+		if err != nil {
 			return err
 		}
 	}
-	for {
-		if err := r.registerNow(ctx, f); !errors.Is(err, errOvertaken) {
-			return err
-		}
-	}
-}
-
-// registerNow is Register for the bundle as it is now. It returns errOvertaken if the bundle has
-// changed meanwhile.
-func (r *Registrar) registerNow(ctx context.Context, f *provider.Function) error {
-	b, err := r.open(f)
-	if err != nil {
-		return err
-	}
-	if f.Inference.Model != "" || b.Engine != bundle.EngineONNX || b.Whole() {
-		return nil // Such a model has one variant, itself.
-	}
-	where := r.registrations(b)
-	where.Dirs = where.Dirs[:1]
-	if dir, _ := where.Find(b); dir != "" { // A bad one is the reason to make another.
-		r.jobs.drop(r.own(b))
+	if !r.variants.Wanted(f) {
 		return nil
 	}
-	key, err := r.key(b)
-	if err != nil {
-		return err
-	}
-	return r.jobs.run(ctx, r.own(b), key, func(ctx context.Context) error {
-		_, err := r.Children.Run(ctx, children.Background, b.Dir, "model", "variants", b.Dir, "--out", r.own(b), "--json")
-		return err
-	})
-}
-
-// key identifies what variants of a bundle's models are made of.
-func (r *Registrar) key(b *bundle.Bundle) (string, error) {
-	data, models, err := Contents(b, r.Children.Hash, identify)
-	if err != nil {
-		return "", err
-	}
-	metric := ""
-	if b.Validation != nil {
-		metric = b.Validation.Metric
-	}
-	return fmt.Sprintf("%s %s\n%s", metric, data, models), nil
-}
-
-// largeData is the size in bytes of labelled data above which this process does not read it: that
-// takes CPU time from requests, some 200 ms for so much.
-const largeData = 256 << 20
-
-// identify returns the hash of labelled data if they are small, otherwise a stamp of the files: then
-// a copy counts as other data.
-func identify(data string) (string, error) {
-	size := int64(0)
-	err := filepath.WalkDir(data, func(_ string, e fs.DirEntry, err error) error {
-		if err != nil || e.IsDir() {
-			return err
-		}
-		info, err := e.Info()
-		if err == nil {
-			size += info.Size()
-		}
-		return err
-	})
-	if err != nil {
-		return "", err
-	}
-	if size > largeData {
-		return children.Stamp(data)
-	}
-	return labelled.Hash(data)
+	return r.variants.Make(ctx, f, func() (*bundle.Bundle, error) { return r.open(f) })
 }

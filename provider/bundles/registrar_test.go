@@ -55,6 +55,11 @@ func files(t *testing.T, dir string) (names []string) {
 	return names
 }
 
+// ask sets which variants may serve.
+func ask(f *provider.Function, variants string) {
+	f.Inference.Stated = f.Inference.Stated.With("com.openfaas.infer.variants", variants)
+}
+
 // registrarOf returns a registrar for the image app:v1 with a bundle, and a function with auto.
 func registrarOf(t *testing.T, dir string) (*Registrar, *provider.Function) {
 	t.Helper()
@@ -66,7 +71,8 @@ func registrarOf(t *testing.T, dir string) (*Registrar, *provider.Function) {
 		t.Fatal(err)
 	}
 	f := &provider.Function{}
-	f.Deployment.Image, f.Inference.Auto = "app:v1", true
+	f.Deployment.Image = "app:v1"
+	ask(f, "auto")
 	return New(Dir(root), t.TempDir(), children.New(children.Config{Prepared: t.TempDir()}), zerolog.Nop()), f
 }
 
@@ -88,11 +94,11 @@ func (r *Registrar) names(t *testing.T, f *provider.Function) (names []string) {
 func TestModelsOfOneFunctionAreAlike(t *testing.T) {
 	dir := withModels(t, "models: [{name: a, model: a.onnx}, {name: b, model: b.onnx}, {name: c, model: c.onnx}]\n", "mnist", "mnist", "identity")
 	r, f := registrarOf(t, dir)
-	f.Inference.Auto = false
+	ask(f, "")
 	if _, _, err := r.Models(t.Context(), f); err == nil || !strings.Contains(err.Error(), "bundle.yaml: models[2] (c) has the inputs") {
 		t.Errorf("%v", err)
 	}
-	f.Inference.Variants = "c"
+	ask(f, "c")
 	if got := r.names(t, f); !slices.Equal(got, []string{"c"}) {
 		t.Errorf("%v", got)
 	}
@@ -100,7 +106,8 @@ func TestModelsOfOneFunctionAreAlike(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(string(r.bundles), "app", "v1", "bundle.yaml"), []byte(manifest), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if f.Inference.Variants = ""; !slices.Equal(r.names(t, f), []string{"a", "b"}) {
+	ask(f, "")
+	if !slices.Equal(r.names(t, f), []string{"a", "b"}) {
 		t.Error("models that are alike are refused")
 	}
 	r.Children.Place = func(int, bool) error {
@@ -110,44 +117,6 @@ func TestModelsOfOneFunctionAreAlike(t *testing.T) {
 	r.names(t, f)
 }
 
-// What is made of a bundle is the same for a copy of it, and another after a change of its models, of
-// what is said of them or of the labelled data.
-func TestRegistrarsKey(t *testing.T) {
-	dir := withModels(t, "models: [{name: a, model: a.onnx}]\nvalidation: {data: v.npz}\n", "mnist", "mnist")
-	if err := os.WriteFile(filepath.Join(dir, "v.npz"), []byte("rows"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	r, f := registrarOf(t, dir)
-	keys := map[string]string{}
-	for _, x := range []struct{ change, file, content string }{
-		{"none", "README", "new"}, {"description", "bundle.yaml", "description: d\nmodels: [{name: a, model: a.onnx}]\nvalidation: {data: v.npz}\n"},
-		{"data", "v.npz", "ROWS"}, {"metric", "bundle.yaml", "models: [{name: a, model: a.onnx}]\nvalidation: {data: v.npz, metric: top-5}\n"},
-		{"accuracy", "bundle.yaml", "models: [{name: a, model: a.onnx, accuracy: 70}]\n"}, {"model", "bundle.yaml", "models: [{name: a, model: b.onnx}]\n"},
-	} {
-		// A copy, as a build makes one: all files are new.
-		b, err := r.open(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		again := filepath.Join(t.TempDir(), "copy")
-		if err := errors.Join(os.CopyFS(again, os.DirFS(b.Dir)), os.WriteFile(filepath.Join(again, x.file), []byte(x.content), 0o644),
-			os.RemoveAll(b.Dir), os.Rename(again, b.Dir)); err != nil {
-			t.Fatal(err)
-		}
-		if b, err = r.open(f); err != nil {
-			t.Fatal(err)
-		}
-		key, err := r.key(b)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if before, known := keys[key]; known != (x.change == "description") {
-			t.Errorf("%s: the key is that of %q", x.change, before)
-		}
-		keys[key] = x.change
-	}
-}
-
 // A model of another engine has one variant, and nothing is made.
 func TestRegistrarOfAnotherEngine(t *testing.T) {
 	dir := withModels(t, "engine: python\nhandler: handler.py\n", "mnist")
@@ -155,13 +124,15 @@ func TestRegistrarOfAnotherEngine(t *testing.T) {
 		t.Fatal(err)
 	}
 	r, f := registrarOf(t, dir)
-	if err := r.Register(t.Context(), f); err != nil {
+	state := t.TempDir()
+	r = New(r.bundles, state, r.Children, zerolog.Nop())
+	if err := r.Improve(t.Context(), f); err != nil {
 		t.Fatal(err)
 	}
 	if got := r.names(t, f); !slices.Equal(got, []string{""}) {
 		t.Errorf("%q", got)
 	}
-	if got := files(t, r.state); len(got) > 0 {
+	if got := files(t, state); len(got) > 0 {
 		t.Errorf("made: %q", got)
 	}
 }

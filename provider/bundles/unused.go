@@ -3,25 +3,18 @@ package bundles
 import (
 	"context"
 	"errors"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/rs/zerolog"
 
 	"github.com/faas-infer/faas-infer/cluster"
-	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/provider/store"
-	"github.com/faas-infer/faas-infer/variant"
 )
 
 const (
-	// unusedFor is how long variants and plans that the provider has made are kept after their last use:
+	// UnusedFor is how long variants and plans that the provider has made are kept after their last use:
 	// making them takes minutes, and a function may come back.
-	unusedFor = time.Hour
+	UnusedFor = time.Hour
 	// tidyPeriod is the time between two looks for unused ones.
 	tidyPeriod = 10 * time.Minute
 )
@@ -31,8 +24,8 @@ const (
 // both are there before any function is restored.
 func (r *Registrar) BeginTidying(functions func(namespace string) ([]store.Function, error),
 	instances func(context.Context) ([]cluster.Instance, error)) {
-	r.cutter.begin(func(ctx context.Context) {
-		tidyEvery(ctx, r.log, func() (removed []string, err error) {
+	r.Begin(func(ctx context.Context) {
+		TidyEvery(ctx, r.log, func() (removed []string, err error) {
 			running, err := instances(ctx)
 			if err != nil {
 				return nil, err
@@ -46,15 +39,15 @@ func (r *Registrar) BeginTidying(functions func(namespace string) ([]store.Funct
 				images = append(images, f.Deployment.Image)
 			}
 			now := time.Now()
-			removed, err = r.tidy(now, images, running)
-			plans, failed := r.tidyPlans(now, stored, running)
+			removed, err = r.variants.Tidy(now, images, running)
+			plans, failed := r.cutter.Tidy(now, stored, running, r.uncut)
 			return append(removed, plans...), errors.Join(err, failed)
 		})
 	})
 }
 
-// tidyEvery looks at once and every tidyPeriod until ctx ends, and logs what was removed.
-func tidyEvery(ctx context.Context, log zerolog.Logger, look func() (removed []string, err error)) {
+// TidyEvery looks at once and every tidyPeriod until ctx ends, and logs what was removed.
+func TidyEvery(ctx context.Context, log zerolog.Logger, look func() (removed []string, err error)) {
 	tick := time.NewTicker(tidyPeriod)
 	defer tick.Stop()
 	for {
@@ -71,141 +64,4 @@ func tidyEvery(ctx context.Context, log zerolog.Logger, look func() (removed []s
 			return
 		}
 	}
-}
-
-// tidy removes the variants that the provider has made and that nothing has used for unusedFor. A
-// function uses those of its image, unless the models have changed since or the user has made others;
-// an instance uses the one that it has loaded. The time of the last use is the directory's time of
-// modification, so a restart does not change it. images are those of all functions.
-func (r *Registrar) tidy(now time.Time, images []string, running []cluster.Instance) (removed []string, err error) {
-	root := filepath.Join(r.state, variant.RegistrationDir)
-	dirs, err := registeredBelow(root)
-	if err != nil {
-		return nil, err
-	}
-	wanted := map[string]string{}
-	for _, image := range images {
-		if path, err := bundle.Path(image); err == nil {
-			wanted[path] = image
-		}
-	}
-	var errs []error
-	for _, path := range dirs {
-		dir := filepath.Join(root, path)
-		image, has := wanted[path]
-		if has && r.finds(image, dir) || loaded(dir, filepath.Join(string(r.bundles), path), running) {
-			errs = append(errs, os.Chtimes(dir, now, now))
-			continue
-		}
-		r.jobs.idle(func() {
-			gone, err := removeUnused(root, path, now.Add(-unusedFor))
-			if errs = append(errs, err); gone {
-				removed = append(removed, dir)
-			}
-		})
-	}
-	return removed, errors.Join(errs...)
-}
-
-// used notes that a function of a bundle is being deployed, which may find variants of the provider's
-// own. If they are removed at this moment, it does not find them.
-func (r *Registrar) used(b *bundle.Bundle) {
-	r.jobs.mu.Lock()
-	defer r.jobs.mu.Unlock()
-	now := time.Now()
-	_ = os.Chtimes(r.own(b), now, now) // There are none.
-}
-
-// finds reports whether a function of the image gets its variants from the directory. It does, if its
-// bundle cannot be read now.
-func (r *Registrar) finds(image, dir string) bool {
-	b, err := bundle.Open(string(r.bundles), image)
-	if err != nil {
-		return true
-	}
-	found, err := r.registrations(b).Find(b)
-	unread := new(fs.PathError)
-	return found == dir || errors.As(err, &unread) && !errors.Is(err, fs.ErrNotExist)
-}
-
-// loaded reports whether an instance has loaded a generated variant of the directory.
-func loaded(dir, bundle string, running []cluster.Instance) bool {
-	text, err := os.ReadFile(filepath.Join(dir, variant.RegistrationFile))
-	if err != nil {
-		return false
-	}
-	known, err := variant.ReadRegistration(text)
-	return err == nil && slices.ContainsFunc(known.Variants, func(v variant.Registered) bool {
-		return v.Generated && slices.ContainsFunc(running, func(in cluster.Instance) bool {
-			return in.Artefact.Bundle == bundle && in.Artefact.Name == v.Name
-		})
-	})
-}
-
-// registeredBelow lists the directories with files below one, as paths relative to it. Directories
-// whose names begin with a dot belong to their parent.
-func registeredBelow(root string) (dirs []string, err error) {
-	err = filepath.WalkDir(root, func(name string, e fs.DirEntry, err error) error {
-		if name == root || err != nil {
-			return err
-		}
-		parent, err := filepath.Rel(root, filepath.Dir(name))
-		if err != nil {
-			return err
-		}
-		if hidden := strings.HasPrefix(e.Name(), "."); hidden || !e.IsDir() {
-			if !slices.Contains(dirs, parent) {
-				dirs = append(dirs, parent)
-			}
-			if hidden && e.IsDir() {
-				return fs.SkipDir
-			}
-		}
-		return nil
-	})
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	return dirs, err
-}
-
-// removeUnused removes a directory below root that was not used after a time, unless another process
-// makes variants there, and its parents if nothing else is in them. Directories of other images may
-// be below it.
-func removeUnused(root, path string, after time.Time) (gone bool, err error) {
-	dir := filepath.Join(root, path)
-	info, err := os.Stat(dir)
-	if err != nil || info.ModTime().After(after) {
-		return false, err
-	}
-	lock, err := LockDir(dir)
-	if errors.Is(err, ErrBusy) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	defer lock.Close()
-	// The description comes first, so that it never names a file that is not there.
-	if err := os.Remove(filepath.Join(dir, variant.RegistrationFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return false, err
-	}
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return false, err
-	}
-	for _, e := range entries {
-		if e.IsDir() && !strings.HasPrefix(e.Name(), ".") {
-			continue
-		}
-		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
-			return false, err
-		}
-	}
-	for ; path != "."; path = filepath.Dir(path) {
-		if os.Remove(filepath.Join(root, path)) != nil { // It is not empty.
-			break
-		}
-	}
-	return true, nil
 }

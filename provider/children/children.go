@@ -12,10 +12,9 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/instance/engines"
-	"github.com/faas-infer/faas-infer/instance/forkjoin"
-	"github.com/faas-infer/faas-infer/instance/member"
 	"github.com/faas-infer/faas-infer/instance/python"
 	"github.com/faas-infer/faas-infer/model"
+	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/provider/latency"
 )
@@ -50,8 +49,8 @@ func New(c Config) *Models { return &Models{Config: c} }
 
 // contentHash returns the hash of an ONNX file, of a plan, or of the bundle of a manifest.
 func contentHash(file string) (string, error) {
-	if forkjoin.IsCutting(file) {
-		c, err := forkjoin.ReadCutting(file)
+	if bundle.IsCutting(file) {
+		c, err := bundle.ReadCutting(file)
 		if err != nil {
 			return "", err
 		}
@@ -116,10 +115,22 @@ func (m *Models) PreparedAt(file string) string {
 // assumed are the models with the sizes that are assumed.
 func (m *Models) assumed() sizedModels { return sizedModels{m, latency.Sizes{}} }
 
+var useParts func(dir string, now time.Time) error
+
+// RegisterParts sets what notes that the prepared parts of a cut model in a directory are used at a time; its
+// error says that they must be prepared again. The room of a paper calls it when it is initialised; a second
+// one panics.
+func RegisterParts(use func(dir string, now time.Time) error) {
+	if useParts != nil {
+		panic("two rooms prepare parts of models")
+	}
+	useParts = use
+}
+
 // isReady reports whether a model is still prepared in a directory.
 func isReady(file, dir string) bool {
-	if forkjoin.IsCutting(file) {
-		return member.Use(dir, time.Now()) == nil
+	if bundle.IsCutting(file) && useParts != nil {
+		return useParts(dir, time.Now()) == nil
 	}
 	_, err := os.Stat(dir)
 	return err == nil

@@ -14,7 +14,6 @@ import (
 	"github.com/faas-infer/faas-infer/gpu"
 	"github.com/faas-infer/faas-infer/instance/cuda"
 	"github.com/faas-infer/faas-infer/instance/engines"
-	"github.com/faas-infer/faas-infer/instance/forkjoin"
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/provider/latency"
@@ -79,7 +78,7 @@ func usable(i gpu.Inventory) []gpu.Device {
 // has a whole GPU if its function asks for one: its times are not known by share.
 func (m gpuModels) Unable(file string, only bool) string {
 	switch {
-	case forkjoin.IsCutting(file):
+	case bundle.IsCutting(file):
 		return "a model that is cut runs on cores; leave the annotation out"
 	case !engines.IsManifest(file):
 		return ""

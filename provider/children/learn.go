@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/faas-infer/faas-infer/instance/engines"
-	"github.com/faas-infer/faas-infer/instance/forkjoin"
 	"github.com/faas-infer/faas-infer/instance/frame"
+	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/provider/latency"
 	"github.com/faas-infer/faas-infer/provider/web"
 )
@@ -29,7 +29,7 @@ type Lesson struct {
 
 // Learn implements [latency.Teachable]. The request is read in the child that prepares the model.
 func (m *Models) Learn(ctx context.Context, file, name, largest string, r *frame.Request) (shapes string, err error) {
-	if engines.IsManifest(file) || forkjoin.IsCutting(file) {
+	if engines.IsManifest(file) || bundle.IsCutting(file) {
 		return "", errors.New("only an ONNX model of its own takes its sizes from a request")
 	}
 	fd, err := unix.MemfdCreate("request", unix.MFD_CLOEXEC)

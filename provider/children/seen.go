@@ -17,8 +17,8 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster/local/process"
 	"github.com/faas-infer/faas-infer/instance/engines"
-	"github.com/faas-infer/faas-infer/instance/forkjoin"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
+	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/provider/latency"
 	"github.com/faas-infer/faas-infer/provider/store"
 	"github.com/faas-infer/faas-infer/provider/web"
@@ -128,7 +128,7 @@ func (c *modelCache) look(file string) (seenModel, error) {
 // as its size says, also if it is a sparse file. Bundles that Python or a model server runs may have files that
 // are never in memory as a whole.
 func (c *modelCache) fits(file string) error {
-	if c.Largest == 0 || forkjoin.IsCutting(file) || engines.IsManifest(file) {
+	if c.Largest == 0 || bundle.IsCutting(file) || engines.IsManifest(file) {
 		return nil
 	}
 	if bytes := Weights(file); bytes > c.Largest {

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/faas-infer/faas-infer/instance/engines"
-	"github.com/faas-infer/faas-infer/instance/forkjoin"
+	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/provider/annotation"
 	"github.com/faas-infer/faas-infer/provider/latency"
@@ -35,7 +35,7 @@ func (m *Models) Sized(sizes latency.Sizes) latency.Models { return sizedModels{
 // arguments are the flags that tell a child the sizes of a model in a file: those that the
 // deployment states, otherwise those of its images.
 func (m sizedModels) arguments(file string) (flags []string) {
-	if forkjoin.IsCutting(file) {
+	if bundle.IsCutting(file) {
 		return nil // A plan is of the sizes that the model had when it was cut.
 	}
 	switch {
@@ -53,7 +53,7 @@ func (m sizedModels) arguments(file string) (flags []string) {
 // runArguments are arguments and the time of one run that is hopeless.
 func (m sizedModels) runArguments(file string) []string {
 	flags := m.arguments(file)
-	if m.sizes.Objective > 0 && !forkjoin.IsCutting(file) && !engines.IsManifest(file) {
+	if m.sizes.Objective > 0 && !bundle.IsCutting(file) && !engines.IsManifest(file) {
 		flags = append(flags, "--max-run", maxRun(m.sizes.Objective).String())
 	}
 	return flags

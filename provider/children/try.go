@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/instance/engines"
-	"github.com/faas-infer/faas-infer/instance/forkjoin"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
+	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/provider/latency"
 )
 
@@ -36,7 +36,7 @@ var checking = make(chan struct{}, max(2, runtime.NumCPU()))
 // within is [tryTime].
 func (m sizedModels) try(ctx context.Context, file string, within time.Duration) error {
 	info, err := os.Stat(file)
-	if err != nil || info.Size() >= largeModel || engines.IsManifest(file) || forkjoin.IsCutting(file) {
+	if err != nil || info.Size() >= largeModel || engines.IsManifest(file) || bundle.IsCutting(file) {
 		return nil
 	}
 	caller := ctx

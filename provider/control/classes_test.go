@@ -94,7 +94,7 @@ func TestRequestsAskForAccuracy(t *testing.T) {
 func TestRequestsBeginToAskForAccuracy(t *testing.T) {
 	try(t, func(r *rig) {
 		r.backend.widen(16000)
-		r.measured("fn", twoVariants, func(f *provider.Function) { f.Inference.Variants = "slim" })
+		r.measured("fn", twoVariants, serving("slim"))
 		r.answered("fn", "slim")
 		r.deploy("fn", twoVariants)
 		var sent sync.WaitGroup

@@ -40,6 +40,18 @@ type Bundles interface {
 	Models(ctx context.Context, f *provider.Function) (bundle string, models []Model, err error)
 }
 
+// Improver makes more models for functions beside those of their bundles, such as variants of these, or ways
+// to cut them.
+type Improver interface {
+	// Wanted identifies what Improve makes of a bundle's models for a function's deployment, "" for
+	// nothing.
+	Wanted(f *provider.Function, bundle string) string
+	// Improve takes minutes, or no time if everything is there. [Bundles] then knows it. Calls for models
+	// with the same content share the work, so a call for a function's next revision begins before the
+	// earlier one ends.
+	Improve(ctx context.Context, f *provider.Function) error
+}
+
 // Secrets finds the secrets of functions.
 type Secrets interface {
 	// File returns the path of the file with a secret's value, or an error that
@@ -118,13 +130,8 @@ type Options struct {
 	// Move moves an instance away from what interferes with it. It may be nil: such an
 	// instance is then replaced by one on another node.
 	Move Mover
-	// Register generates and measures variants of the models of a function with
-	// com.openfaas.infer.variants: auto, and plans how they are cut for one with
-	// com.openfaas.infer.partition. It takes minutes, or no time if they are there.
-	// Bundles then knows them. Calls for models with the same content share the work, so a
-	// call for a function's next revision begins before the earlier one ends. It is nil if
-	// the provider generates none.
-	Register func(ctx context.Context, f *provider.Function) error
+	// Improver makes more models for functions that ask for that; nil if nobody does.
+	Improver Improver
 	// Cuttable returns the ways to cut a function's model that are known, or can be found in
 	// the time that a deployment may take, fastest first, although the deployment does not
 	// ask for it. If it is nil, refusals do not say whether that would help.
@@ -133,8 +140,8 @@ type Options struct {
 	// map, 0 if each has its weights to itself. It is nil if none share any: then each instance counts
 	// all of its memory.
 	Mapped func(prepared string) int64
-	// Shadows makes instances with shadows possible; nil if the backend starts none.
-	Shadows Shadows
+	// Shadows makes instances with shadows possible; nil if the program has none.
+	Shadows NewShadows
 	// CPU returns the share of its CPU that a node uses, and false if that is not known now:
 	// best-effort requests then wait. If CPU itself is nil, the share follows from what
 	// instances use and hold.
@@ -199,9 +206,6 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 		Models: o.Models, Devices: o.Devices, Profiles: o.Profiles, Rules: c.rules, Predict: o.Predict, Longest: o.Longest, LongestOn: o.LongestOn, Engine: o.Engine, EngineOn: o.EngineOn, Machine: o.Machine, Pace: o.Pace,
 		Leading: o.Replica.Leads, Logger: o.Logger,
 	})
-	if o.Shadows != nil {
-		c.finder.Blocks = o.Shadows.Blocks
-	}
 	var err error
 	c.keeper, err = keeper.New[*instance](ctx, keeper.Options{
 		Backend: o.Backend, Logger: o.Logger, Lock: &c.mu, Wake: c.Wake, StopGrace: o.StopGrace, Replicas: o.Replica, Discover: c.discovered,
@@ -212,9 +216,9 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 	c.interference = interference{
 		mu: &c.mu, keeper: c.keeper, wake: c.Wake, led: o.Replica.Led, move: o.Move, eligible: o.Eligible,
 	}
-	c.pairs = pairs{
-		shadows: o.Shadows, mu: &c.mu, keeper: c.keeper, finder: c.finder, functions: c.functions,
-		leads: o.Replica.Leads, wake: c.Wake,
+	c.pairs = pairs{mu: &c.mu, keeper: c.keeper, functions: c.functions, leads: o.Replica.Leads, wake: c.Wake}
+	if o.Shadows != nil {
+		c.pairs.shadows = o.Shadows(c.finder)
 	}
 	o.Replica.Attach(c)
 	return c, nil

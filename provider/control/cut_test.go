@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -58,7 +59,14 @@ func (p *planner) Models(_ context.Context, f *provider.Function) (string, []Mod
 	return "bundle", all, nil
 }
 
-func (p *planner) register(ctx context.Context, _ *provider.Function) error {
+func (p *planner) Wanted(f *provider.Function, bundle string) string {
+	if f.Inference.Partition == "" {
+		return ""
+	}
+	return fmt.Sprint(bundle, f.Inference.SLO, f.Inference.MaxBatch, f.Inference.PartitionInstances, f.Inference.Limits.Memory)
+}
+
+func (p *planner) Improve(ctx context.Context, _ *provider.Function) error {
 	p.mu.Lock()
 	took := p.took
 	p.calls++
@@ -82,7 +90,7 @@ func (p *planner) register(ctx context.Context, _ *provider.Function) error {
 func tryPlanner(t *testing.T, p *planner, f func(r *rig)) {
 	t.Helper()
 	tryWith(t, func(o *Options) {
-		o.Bundles, o.Register = p, p.register
+		o.Bundles, o.Improver = p, p
 		o.Cuttable = func(context.Context, *provider.Function) []Model { return []Model{*p.planned} }
 	}, func(r *rig) {
 		r.backend.widen(8000)

@@ -72,7 +72,7 @@ func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider
 		c.saver.remember(f.Name, history)
 	} else {
 		fn.abandon()
-		fn.making.keep(f.Inference.Auto || f.Inference.Partition != "", made(f, bundle))
+		fn.making.keep(c.options.improvement(f, bundle))
 		// The new deployment may not have the problem of the earlier one.
 		fn.failed, fn.unregistered, fn.planning = "", "", false
 		fn.classing.classifier.lesson.Store(nil)
@@ -246,7 +246,7 @@ func (c *Controller) Release(_ context.Context, name string) error {
 	delete(c.functions, name)
 	c.order = nil
 	fn.abandon()
-	fn.making.keep(false, "")
+	fn.making.keep("")
 	fn.wanted = nil
 	for _, of := range []*keeper.Fleet[*instance]{&fn.Fleet, &fn.shadows, &fn.trials} {
 		for _, in := range of.Instances {

@@ -240,7 +240,7 @@ func TestOneOfTwoKinds(t *testing.T) {
 // new.
 func TestLateGPUKeepsVariants(t *testing.T) {
 	late, g := lateGPUs{come: &atomic.Bool{}}, &generator{}
-	tryWith(t, func(o *Options) { o.Bundles, o.Register, o.Devices = g, g.register, late }, func(r *rig) {
+	tryWith(t, func(o *Options) { o.Bundles, o.Improver, o.Devices = g, g, late }, func(r *rig) {
 		r.measured("f", "net", generates)
 		time.Sleep(11 * time.Minute)
 		const both = "precise of precise, slim of precise"

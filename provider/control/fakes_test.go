@@ -308,6 +308,14 @@ func (fakeSecrets) File(_, secret string) (string, error) {
 
 func (fakeSecrets) Version(_, secret string) string { return "version of " + secret }
 
+// servingKey says in tests which variant of a bundle may serve.
+const servingKey = "serving"
+
+// serving lets only one variant serve.
+func serving(name string) func(*provider.Function) {
+	return func(f *provider.Function) { f.Inference.Stated = f.Inference.Stated.With(servingKey, name) }
+}
+
 // fakeBundles finds a bundle for every image but "absent".
 type fakeBundles struct{}
 
@@ -324,7 +332,7 @@ func (fakeBundles) Models(_ context.Context, f *provider.Function) (bundle strin
 			if m.Accuracy, err = strconv.ParseFloat(accuracy, 64); err != nil {
 				return "", nil, err
 			}
-			if f.Inference.Admits(name) {
+			if only := f.Inference.Stated.Value(servingKey); only == "" || only == name {
 				models = append(models, m)
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/openfaas/faas-provider/types"
@@ -31,22 +32,17 @@ func fingerprintOf(d types.FunctionDeployment, bundle, model, secrets, engine st
 }
 
 // ignoredPrefixes begin the keys of labels and annotations that may change without replacing
-// running instances.
-var ignoredPrefixes = []string{"com.openfaas.scale.", "com.openfaas.slo.", "com.openfaas.retry.", annotation.InferPolicy, annotation.InferKeepAlive, annotation.InferVariants, annotation.InferPrefer}
+// running instances. Those of papers may, too.
+var ignoredPrefixes = []string{"com.openfaas.scale.", "com.openfaas.slo.", "com.openfaas.retry.", annotation.InferPolicy, annotation.InferKeepAlive}
 
-// withoutIgnored returns labels or annotations without the keys of ignoredPrefixes.
+// withoutIgnored returns labels or annotations without the keys that may change.
 func withoutIgnored(all *map[string]string) *map[string]string {
 	if all == nil {
 		return &map[string]string{}
 	}
 	kept := maps.Clone(*all)
 	maps.DeleteFunc(kept, func(key, _ string) bool {
-		for _, p := range ignoredPrefixes {
-			if strings.HasPrefix(key, p) {
-				return true
-			}
-		}
-		return false
+		return annotation.Added(key) || slices.ContainsFunc(ignoredPrefixes, func(p string) bool { return strings.HasPrefix(key, p) })
 	})
 	if kept == nil {
 		kept = map[string]string{}

@@ -10,6 +10,11 @@ import (
 	"github.com/faas-infer/faas-infer/provider/annotation"
 )
 
+// paperKey is an annotation that a paper reads.
+const paperKey = "com.openfaas.infer.of-a-paper"
+
+func init() { annotation.Register(annotation.Key{Name: paperKey}) }
+
 // deployed is a function with every field set.
 func deployed() types.FunctionDeployment {
 	return types.FunctionDeployment{
@@ -90,11 +95,8 @@ func TestWhatRunningInstancesStayFor(t *testing.T) {
 		"the policy": func(d *types.FunctionDeployment) {
 			d.Annotations = with(d.Annotations, annotation.InferPolicy, "infless")
 		},
-		"which variants may serve": func(d *types.FunctionDeployment) {
-			d.Annotations = with(d.Annotations, annotation.InferVariants, "small")
-		},
-		"which it prefers": func(d *types.FunctionDeployment) {
-			d.Annotations = with(d.Annotations, annotation.InferPrefer, "accuracy")
+		"what a paper reads": func(d *types.FunctionDeployment) {
+			d.Annotations = with(d.Annotations, paperKey, "small")
 		},
 		"how long they idle": func(d *types.FunctionDeployment) {
 			d.Annotations = with(d.Annotations, annotation.InferKeepAlive, "5m")

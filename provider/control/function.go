@@ -334,7 +334,7 @@ func (in *instance) describe() batching.Instance {
 	}
 	if in.helped != nil && in.previousConfig == nil {
 		table, in.pairTold = in.pairTable(), in.pairRatio
-		config.Concurrency = in.helped.Streams
+		config.Concurrency = in.helped.Concurrency()
 		fn := in.function
 		in.pairFull = min(max(1, fn.rules.Usable(fn.objective(), table)), len(table))
 		if fn.queue() == capacity.PerInstance {

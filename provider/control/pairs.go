@@ -17,47 +17,13 @@ import (
 	"github.com/faas-infer/faas-infer/provider/dispatch"
 	"github.com/faas-infer/faas-infer/provider/keeper"
 	"github.com/faas-infer/faas-infer/provider/latency"
-	"github.com/faas-infer/faas-infer/provider/metrics"
 	"github.com/faas-infer/faas-infer/scaling"
-	"github.com/faas-infer/faas-infer/scaling/pairing"
-	"github.com/faas-infer/faas-infer/shadow"
+	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
 
-// This file holds what a controller does for instances with shadows (AsyFunc). It chooses a shadow's
-// part by the model's layer profile, once for each share; the engine decides which instance gets one;
-// and tell.go tells bodies where their shadows are.
-
-// Shadows are what a controller needs of instances that can have shadows.
-type Shadows interface {
-	// Check returns an error that says why a function's instances of a model can have none, without reading
-	// it.
-	Check(f *provider.Function, file string) error
-	// Blocks finds the times of a model's blocks. It may take some seconds. The error is
-	// a [shadow.UndividedError] if no later attempt can succeed.
-	Blocks(ctx context.Context, file string) (*shadow.Model, error)
-	// Transfer is the time of tensors between a body and its shadow.
-	Transfer() shadow.Transfer
-	// Unwanted says that no function has shadows, so nothing has to be kept for the next one. It must
-	// not block.
-	Unwanted()
-	// Tell tells a body which part its shadows hold and where they are; none makes it compute
-	// alone.
-	Tell(ctx context.Context, body cluster.Instance, part string, shadows []cluster.Instance) error
-	// Pair records that a shadow is given to another body, for the replicas that follow and the next
-	// provider.
-	Pair(ctx context.Context, shadow, body cluster.InstanceID) error
-	// Look asks a body about the shadows that it was told of.
-	Look(ctx context.Context, body cluster.Instance, shadows []cluster.Instance) (ShadowReport, error)
-}
-
-// ShadowReport is what a body says of its shadows.
-type ShadowReport struct {
-	// Useless are those that do not help it now: it has no connection to them, or they are far too slow.
-	Useless []cluster.InstanceID
-	// Counted is since the body's start. Weights is the size of the weights that it maps in bytes.
-	Counted metrics.ShadowCounts
-	Weights int64
-}
+// This file holds what a controller does for instances that others help. [Shadows] chooses what a shadow holds,
+// once for each share; the engine decides which instance gets one; and tell.go tells bodies where their shadows
+// are.
 
 const (
 	// pairWeight is that of the latest execution in a pair's mean times.
@@ -66,11 +32,10 @@ const (
 
 // pairs tells bodies where their shadows are, and the engine which instances can have some.
 type pairs struct {
-	// shadows is nil if the backend starts none.
+	// shadows is nil if the program has none.
 	shadows   Shadows
 	mu        *sync.Mutex
 	keeper    *keeper.Keeper[*instance]
-	finder    *latency.Finder
 	functions map[string]*function
 	// leads reports whether this replica starts and stops instances.
 	leads func() bool
@@ -80,16 +45,16 @@ type pairs struct {
 // parts are what is known of an artefact's shadows. The zero value means that this is to be found.
 type parts struct {
 	// divisions are the parts for shadows of its instances, by share.
-	divisions []pairing.Division
+	divisions []Division
 	// undivided is why there are none by the model's layers, "" otherwise. failed is why the last
 	// attempt to find them failed.
 	undivided, failed string
 	// earlier are the divisions before an update, until there are new ones.
-	earlier []pairing.Division
+	earlier []Division
 }
 
 // shown are the divisions whose pairs have shown how slow they are.
-func (p *parts) shown() []pairing.Division {
+func (p *parts) shown() []Division {
 	if len(p.divisions) > 0 {
 		return p.divisions
 	}
@@ -102,14 +67,25 @@ func (p *parts) take(found parts) {
 	if *p = found; len(p.divisions) == 0 {
 		p.earlier = earlier
 	}
-	for i := range p.divisions {
-		d := &p.divisions[i]
-		for k := range earlier {
-			if x := &earlier[k]; x.CPU == d.CPU && x.Part == d.Part {
-				d.Inherit(x)
+	for _, d := range p.divisions {
+		for _, x := range earlier {
+			if alike(x, d) {
+				d.Inherit(x.Shown())
 			}
 		}
 	}
+}
+
+// alike reports whether two divisions are of one share and part.
+func alike(x, d Division) bool {
+	cpu, part := d.Of()
+	return helps(x, cpu, part)
+}
+
+// helps reports whether a division is for instances with a share, with a shadow that holds part; "" is any.
+func helps(d Division, cpu int, part string) bool {
+	share, held := d.Of()
+	return share == cpu && (part == "" || held == part)
 }
 
 // rejoin makes bodies count as pairs by the artefact's present divisions, by share and part. The lock is held.
@@ -118,7 +94,7 @@ func rejoin(fn *function, a *artefact) {
 		if in.helped == nil || in.own() != a {
 			continue // Without a shadow, or of an earlier model.
 		}
-		if d := a.division(in.helped.CPU, in.helped.Part); d != nil && d != in.helped {
+		if d := a.division(in.helped.Of()); d != nil && d != in.helped {
 			in.helped = d
 			in.Up()
 		}
@@ -130,9 +106,9 @@ func (p *parts) known() bool { return len(p.divisions) > 0 || p.undivided != "" 
 
 // division is the way to help instances with a share, nil if there is none. part is what the shadow
 // holds, "" for any.
-func (a *artefact) division(cpu int, part string) *pairing.Division {
-	for i := range a.divisions {
-		if d := &a.divisions[i]; d.CPU == cpu && (part == "" || d.Part == part) {
+func (a *artefact) division(cpu int, part string) Division {
+	for _, d := range a.divisions {
+		if helps(d, cpu, part) {
 			return d
 		}
 	}
@@ -164,8 +140,8 @@ func (c pairs) look(now time.Time, fn *function, f *scaling.Function) {
 		}
 	}
 	for _, a := range fn.artefacts {
-		for i := range a.divisions {
-			a.divisions[i].Forget(now)
+		for _, d := range a.divisions {
+			d.Forget(now)
 		}
 	}
 	f.Shadows, f.Pairings, f.ShadowsFirst = shadowsSeen(fn), pairings(fn), fn.Inference.Shadow == annotation.ShadowAlways
@@ -188,8 +164,7 @@ func pairings(fn *function) (all []scaling.Pairing) {
 		}
 	}
 	for _, a := range fn.artefacts {
-		for i := range a.divisions {
-			d := &a.divisions[i]
+		for _, d := range a.divisions {
 			x := d.Pairing(a.Name, a.candidates)
 			loading := x.Whole.Loading
 			x.Whole.Loading = max(a.loading, loading)
@@ -220,11 +195,11 @@ func (c driver) Pair(p scaling.Pair) {
 	if !ok || in.Role != cluster.Shadow {
 		return
 	}
-	if in.Body = p.Body; c.options.Shadows == nil {
+	if in.Body = p.Body; c.pairs.shadows == nil {
 		return
 	}
 	c.keeper.Begin(func() {
-		if err := c.options.Shadows.Pair(c.keeper.Context(), p.ID, p.Body); err != nil && c.keeper.Context().Err() == nil {
+		if err := c.pairs.shadows.Pair(c.keeper.Context(), p.ID, p.Body); err != nil && c.keeper.Context().Err() == nil {
 			c.options.Logger.Warn().Str("instance", string(p.ID)).Err(err).Msg("could not record a shadow's body; the next provider pairs it again")
 		}
 	})
@@ -252,7 +227,7 @@ func recordShadows(fn *function, leading bool) {
 		if a := fn.artefact(s.Artefact.Name); a != nil {
 			if d := a.division(s.Config.CPU, s.Part); d != nil {
 				at := place{s.Node, a.Name}
-				mapped[at] = max(mapped[at], d.Pair.Weights)
+				mapped[at] = max(mapped[at], d.Weights())
 			}
 		}
 	}
@@ -264,7 +239,7 @@ func recordShadows(fn *function, leading bool) {
 }
 
 // help makes the instance's times those of a pair, or its own if d is nil. The lock is held.
-func (in *instance) help(d *pairing.Division) {
+func (in *instance) help(d Division) {
 	if d == in.helped {
 		return
 	}
@@ -309,7 +284,7 @@ func (in *instance) executedAsPair(now time.Time, e dispatch.Executed) {
 // shadowless says why the instances of a function's model can have no shadows, "" if they may.
 func (c pairs) shadowless(f *provider.Function, m Model) string {
 	if c.shadows == nil {
-		return "this backend starts no shadows"
+		return noShadows
 	}
 	switch err := c.shadows.Check(f, m.File); {
 	case m.Plan != nil:
@@ -322,16 +297,22 @@ func (c pairs) shadowless(f *provider.Function, m Model) string {
 	return ""
 }
 
+// noShadows says that no room has registered shadows.
+const noShadows = "this program has no shadows: it was built without papers/asyfunc"
+
 // check refuses a deployment that asks for shadows which it cannot have. One that was accepted before its
 // model's layers were known goes on, without shadows: it serves.
 func (c pairs) check(ctx context.Context, f *provider.Function, models []Model) error {
-	if f.Inference.Shadow != annotation.ShadowAlways {
+	switch {
+	case c.shadows == nil && f.Inference.Shadow != "" && !f.Restored:
+		return &annotation.Error{Key: annotation.InferShadow, Value: f.Inference.Shadow, Why: noShadows + "; leave it out"}
+	case c.shadows == nil || f.Inference.Shadow != annotation.ShadowAlways:
 		return nil
 	}
 	why := "the function has no model yet"
 	for _, m := range models {
 		if why = c.shadowless(f, m); why == "" && !f.Restored {
-			why = c.finder.Undivided(ctx, f, m.File)
+			why = c.shadows.Undivided(ctx, f, m.File)
 		}
 		if why == "" {
 			return nil
@@ -385,32 +366,28 @@ func (c preparation) served(t *task) *artefact {
 
 // partsOf chooses the parts for the shadows of one model.
 func (c preparation) partsOf(ctx context.Context, t *task) parts {
-	m, err := c.finder.Layers(ctx, c.Function, t.File)
+	rules := c.fn.rules
+	planned := func() (scaling.Function, capacity.Options) {
+		f := scaling.Function{SLO: rules.Planned(c.Function), Percentile: c.Inference.Percentile, Queue: rules.Queue(c.Function)}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if a := c.fn.artefact(t.Name); a != nil {
+			f.Configs = slices.Clone(a.promised)
+		}
+		return f, rules.Limits(c.Function)
+	}
+	found, why, err := c.pairs.shadows.Divide(ctx, c.Function, t.File, planned)
 	for errors.Is(err, latency.ErrFollowing) && backoff.Wait(ctx, followPause) {
-		m, err = c.finder.Layers(ctx, c.Function, t.File)
+		found, why, err = c.pairs.shadows.Divide(ctx, c.Function, t.File, planned)
 	}
 	if err != nil && ctx.Err() == nil && !errors.Is(err, latency.ErrStored) {
 		c.fn.log.Warn().Err(err).Str("variant", t.Name).Msg("the model's instances have no shadows")
 	}
 	switch {
-	case errors.As(err, new(*shadow.UndividedError)):
-		return parts{undivided: err.Error()}
+	case why != "":
+		return parts{undivided: why}
 	case err != nil:
 		return parts{failed: err.Error()}
-	}
-	rules := c.fn.rules
-	x := pairing.Divider{Model: m, Transfer: c.options.Shadows.Transfer(), Limits: rules.Limits(c.Function), Planned: scaling.Function{SLO: rules.Planned(c.Function), Percentile: c.Inference.Percentile, Queue: rules.Queue(c.Function)}}
-	c.mu.Lock()
-	if a := c.fn.artefact(t.Name); a != nil {
-		x.Planned.Configs = slices.Clone(a.promised)
-	}
-	c.mu.Unlock()
-	found, err := x.Divide()
-	switch {
-	case err != nil:
-		return parts{undivided: err.Error()}
-	case len(found) == 0:
-		return parts{undivided: "a shadow would gain too little on any share"}
 	}
 	return parts{divisions: found}
 }
@@ -445,12 +422,12 @@ func shadowText(fn *function) string {
 	if why := unshadowed(fn); why != "" {
 		return "no shadows: " + why
 	}
-	var d *pairing.Division
-	whole := int64(0)
+	var d Division
+	most, whole := 0, int64(0)
 	for _, a := range fn.artefacts {
-		for i := range a.divisions {
-			if x := &a.divisions[i]; d == nil || x.CPU > d.CPU {
-				d, whole = x, a.profile.Memory
+		for _, x := range a.divisions {
+			if cpu, _ := x.Of(); d == nil || cpu > most {
+				d, most, whole = x, cpu, a.profile.Memory
 			}
 		}
 	}
@@ -462,12 +439,7 @@ func shadowText(fn *function) string {
 		}
 		return "shadows: the model's layers are being profiled"
 	}
-	const mib = 1 << 20
-	text := fmt.Sprintf("shadows: %d for %d instances; beside %dm one holds the blocks %s with %d MiB of weights, and takes %d MiB; a whole instance needs %d MiB",
-		len(fn.shadows.Instances), len(fn.Instances), d.CPU, d.Part, d.Pair.Weights/mib, d.Config.Memory/mib, whole/mib)
-	if fn.Inference.Shadow == annotation.ShadowAuto {
-		text += fmt.Sprintf("; they start where that is the cheapest: a node's instances share the weights, so a shadow takes %d MiB more and a whole instance %d", d.Own()/mib, d.Whole()/mib)
-	}
+	text := fmt.Sprintf("shadows: %d for %d instances; %s", len(fn.shadows.Instances), len(fn.Instances), d.Describe(whole, fn.Inference.Shadow == annotation.ShadowAuto))
 	for _, in := range fn.Sorted() {
 		if in.refused > 0 {
 			return text + "; an instance has none for a time: " + in.refusal

@@ -29,7 +29,7 @@ func (r *rig) in(id cluster.InstanceID) *instance {
 // forgotten when a shadow lives.
 func TestPairsStayWhenAShadowFails(t *testing.T) {
 	shadows := &fakeShadows{}
-	tryWith(t, func(o *Options) { o.Shadows = shadows }, func(r *rig) {
+	tryWith(t, func(o *Options) { o.Shadows = shadows.on }, func(r *rig) {
 		_, s := r.helped(shadows, "model", stays)
 		h := r.engine.(*helper)
 		h.paused.Store(false)
@@ -56,7 +56,7 @@ func TestPairsStayWhenAShadowFails(t *testing.T) {
 // pause that grows.
 func TestBodiesThatRefuseStayAlone(t *testing.T) {
 	shadows := &fakeShadows{refuses: errors.New("its segments do not open")}
-	tryWith(t, func(o *Options) { o.Shadows = shadows }, func(r *rig) {
+	tryWith(t, func(o *Options) { o.Shadows = shadows.on }, func(r *rig) {
 		r.mu.Lock()
 		r.engine = &helper{Scaler: r.engine}
 		r.mu.Unlock()
@@ -89,7 +89,7 @@ func (*rig) refusals(s *fakeShadows) int {
 // A body is told a new shadow as soon as that is ready.
 func TestNewShadowsAreToldAtOnce(t *testing.T) {
 	shadows := &fakeShadows{}
-	tryWith(t, func(o *Options) { o.Shadows = shadows }, func(r *rig) {
+	tryWith(t, func(o *Options) { o.Shadows = shadows.on }, func(r *rig) {
 		_, s := r.helped(shadows, "model", stays)
 		time.Sleep(3 * time.Second)
 		r.backend.crash(s.ID, "killed")
@@ -107,7 +107,7 @@ func TestNewShadowsAreToldAtOnce(t *testing.T) {
 // A body stops using a shadow before that is stopped.
 func TestBodiesAreToldBeforeShadowsStop(t *testing.T) {
 	shadows := &fakeShadows{}
-	tryWith(t, func(o *Options) { o.Shadows = shadows }, func(r *rig) {
+	tryWith(t, func(o *Options) { o.Shadows = shadows.on }, func(r *rig) {
 		body, s := r.helped(shadows, "model", stays)
 		r.engine.(*helper).parts.Store(true)
 		state := func() cluster.State {
@@ -133,7 +133,7 @@ func TestBodiesAreToldBeforeShadowsStop(t *testing.T) {
 // A shadow that cannot be said goodbye to is stopped nevertheless.
 func TestShadowsStopWithoutTheirBodies(t *testing.T) {
 	shadows := &fakeShadows{}
-	tryWith(t, func(o *Options) { o.Shadows = shadows }, func(r *rig) {
+	tryWith(t, func(o *Options) { o.Shadows = shadows.on }, func(r *rig) {
 		body, s := r.helped(shadows, "model", stays)
 		r.mu.Lock()
 		r.in(body.ID).telling = true
@@ -146,7 +146,7 @@ func TestShadowsStopWithoutTheirBodies(t *testing.T) {
 // A deployment that changes nothing keeps the shadows current, too, so they can get another body.
 func TestShadowsOfTheNextRevision(t *testing.T) {
 	shadows := &fakeShadows{}
-	tryWith(t, func(o *Options) { o.Shadows = shadows }, func(r *rig) {
+	tryWith(t, func(o *Options) { o.Shadows = shadows.on }, func(r *rig) {
 		body, s := r.helped(shadows, "model", stays)
 		r.deploy("f", "model", withShadows, stays)
 		r.until("served", func() bool {
@@ -165,7 +165,7 @@ func TestShadowsOfTheNextRevision(t *testing.T) {
 // An instance that fills its batches gets none from its pair's times that would be late.
 func TestPairsBatchesAreInTime(t *testing.T) {
 	shadows := &fakeShadows{}
-	tryWith(t, func(o *Options) { o.Shadows = shadows }, func(r *rig) {
+	tryWith(t, func(o *Options) { o.Shadows = shadows.on }, func(r *rig) {
 		body, _ := r.helped(shadows, "model", stays, func(f *provider.Function) { f.Inference.Policy = batching.InFlessName })
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -188,7 +188,7 @@ func TestPairsBatchesAreInTime(t *testing.T) {
 func TestPlansLearnFromSlowPairs(t *testing.T) {
 	for _, policy := range []string{batching.InFlessName, batching.SharedName} {
 		shadows := &fakeShadows{}
-		tryWith(t, func(o *Options) { o.Shadows = shadows }, func(r *rig) {
+		tryWith(t, func(o *Options) { o.Shadows = shadows.on }, func(r *rig) {
 			body, _ := r.helped(shadows, "model", stays, func(f *provider.Function) { f.Inference.Policy = policy })
 			r.mu.Lock()
 			defer r.mu.Unlock()
@@ -206,7 +206,7 @@ func TestPlansLearnFromSlowPairs(t *testing.T) {
 					in.executedAsPair(time.Now(), dispatch.Executed{Instance: body.ID, Size: size, Exec: exec})
 					in.pairFull = max(in.pairFull, 2) // Not one request alone.
 				}
-				return in.helped.Slower()
+				return in.helped.Shown().Planned
 			}
 			if got := ran(1, 1.5); got != 1 {
 				t.Errorf("%s: batches that are not full count as %v times as slow", policy, got)
@@ -223,7 +223,7 @@ func TestPlansLearnFromSlowPairs(t *testing.T) {
 				in.pairFull = 1
 				in.executedAsPair(time.Now(), dispatch.Executed{Instance: body.ID, Size: 1, Exec: 2 * in.helped.Table(in.table)[0]})
 			}
-			if got := in.helped.Slower(); got < 1.5 {
+			if got := in.helped.Shown().Planned; got < 1.5 {
 				t.Errorf("%s: single requests without another one beside them hide slow ones: %v", policy, got)
 			}
 		})
@@ -233,14 +233,14 @@ func TestPlansLearnFromSlowPairs(t *testing.T) {
 // What pairs have shown outlives an update that keeps their bodies, and these go on to be learnt from.
 func TestUpdatesKeepWhatPairsHaveShown(t *testing.T) {
 	shadows := &fakeShadows{}
-	tryWith(t, func(o *Options) { o.Shadows = shadows }, func(r *rig) {
+	tryWith(t, func(o *Options) { o.Shadows = shadows.on }, func(r *rig) {
 		body, _ := r.helped(shadows, "model", stays)
 		r.mu.Lock()
 		before := r.in(body.ID).helped
 		for range 100 {
 			before.Executed(time.Now(), 1.5)
 		}
-		slower := before.Slower()
+		slower := before.Shown().Planned
 		r.mu.Unlock()
 		r.deploy("f", "model", withShadows, stays, func(f *provider.Function) { f.Inference.Percentile = 98 })
 		time.Sleep(5 * time.Second)
@@ -248,12 +248,12 @@ func TestUpdatesKeepWhatPairsHaveShown(t *testing.T) {
 		defer r.mu.Unlock()
 		fn := r.functions[full("f")]
 		in := r.in(body.ID)
-		d := fn.artefacts[0].division(body.Config.CPU, before.Part)
+		d := fn.artefacts[0].division(before.Of())
 		if fn.Revision != r.revision || !in.Current() || d == nil || d == before {
 			t.Fatalf("revision %d is served, the body is current: %v, its division is new: %v", fn.Revision, in.Current(), d != before)
 		}
-		if in.helped != d || d.Slower() != slower {
-			t.Errorf("its pairs count as %v times as slow, not %v; what they show now counts: %v", d.Slower(), slower, in.helped == d)
+		if in.helped != d || d.Shown().Planned != slower {
+			t.Errorf("its pairs count as %v times as slow, not %v; what they show now counts: %v", d.Shown().Planned, slower, in.helped == d)
 		}
 	})
 }

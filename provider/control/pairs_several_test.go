@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/papers/asyfunc/shadow"
 	"github.com/faas-infer/faas-infer/scaling"
-	"github.com/faas-infer/faas-infer/shadow"
 )
 
 // pairOf is what a replica knows of the function's body and its shadow.
@@ -24,7 +24,7 @@ func (r *rig) pairOf() (body *instance, shadows int) {
 func TestAnotherReplicaTakesPairsOver(t *testing.T) {
 	shadows := map[bool]*fakeShadows{true: {}, false: {}}
 	first := true
-	together(t, func(o *Options) { o.Shadows, first = shadows[first], false }, func(leader, follower *replica) {
+	together(t, func(o *Options) { o.Shadows, first = shadows[first].on, false }, func(leader, follower *replica) {
 		leads, follows := shadows[true], shadows[false]
 		leads.counted.Rows, follows.counted.Rows = 7, 7
 		for _, r := range []*replica{leader, follower} {
@@ -69,7 +69,7 @@ func TestAnotherReplicaTakesPairsOver(t *testing.T) {
 // A shadow that is given to another body is so where other replicas and the next provider find it.
 func TestPairsAreRecorded(t *testing.T) {
 	shadows := &fakeShadows{}
-	tryWith(t, func(o *Options) { o.Shadows = shadows }, func(r *rig) {
+	tryWith(t, func(o *Options) { o.Shadows = shadows.on }, func(r *rig) {
 		body, s := r.helped(shadows, "model", stays)
 		r.mu.Lock()
 		driver{r.Controller}.Pair(scaling.Pair{Function: full("f"), ID: s.ID, Body: "other"})
@@ -91,7 +91,7 @@ func TestPairsAreRecorded(t *testing.T) {
 func TestReasonsOfAnotherReplica(t *testing.T) {
 	shadows := map[bool]*fakeShadows{true: {fails: 100, why: &shadow.UndividedError{Why: "its weights are packed"}}, false: {}}
 	first := true
-	together(t, func(o *Options) { o.Shadows, first = shadows[first], false }, func(leader, follower *replica) {
+	together(t, func(o *Options) { o.Shadows, first = shadows[first].on, false }, func(leader, follower *replica) {
 		both(leader, follower, "f", "model", withShadows, stays)
 		plan := func(r *replica) string {
 			s, _ := r.Status(full("f"))

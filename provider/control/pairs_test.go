@@ -12,13 +12,15 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/papers/asyfunc/dividing"
+	"github.com/faas-infer/faas-infer/papers/asyfunc/shadow"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/provider/latency"
 	"github.com/faas-infer/faas-infer/provider/metrics"
 	"github.com/faas-infer/faas-infer/scaling"
-	"github.com/faas-infer/faas-infer/scaling/pairing"
+	"github.com/faas-infer/faas-infer/scaling/capacity"
 	"github.com/faas-infer/faas-infer/scaling/systems"
-	"github.com/faas-infer/faas-infer/shadow"
 )
 
 // fakeShadows divides every model but "python" into a head that computes much and a tail that weighs
@@ -79,7 +81,27 @@ func (s *fakeShadows) Pair(_ context.Context, id, body cluster.InstanceID) error
 	return nil
 }
 
-func (*fakeShadows) Transfer() shadow.Transfer { return shadow.Transfer{Fixed: 0.3, PerMiB: 0.1} }
+// fakeShadowsOn are those of one controller.
+type fakeShadowsOn struct {
+	*fakeShadows
+	finder *dividing.Finder
+}
+
+func (s *fakeShadows) on(f *latency.Finder) Shadows {
+	return fakeShadowsOn{s, dividing.New(f, s.Blocks, func() shadow.Transfer { return shadow.Transfer{Fixed: 0.3, PerMiB: 0.1} })}
+}
+
+func (s fakeShadowsOn) Undivided(ctx context.Context, f *provider.Function, file string) string {
+	return s.finder.Undivided(ctx, f, file)
+}
+
+func (s fakeShadowsOn) Divide(ctx context.Context, f *provider.Function, file string, planned func() (scaling.Function, capacity.Options)) (ways []Division, why string, err error) {
+	found, why, err := s.finder.Divide(ctx, f, file, planned)
+	for _, d := range found {
+		ways = append(ways, d)
+	}
+	return ways, why, err
+}
 
 func (s *fakeShadows) Unwanted() { s.unwanted.Store(true) }
 
@@ -182,7 +204,7 @@ func (r *rig) helped(shadows *fakeShadows, image string, edit ...func(*provider.
 // the body only. A provider that takes both over tells the body again.
 func TestBodiesAreToldTheirShadows(t *testing.T) {
 	shadows := &fakeShadows{}
-	tryWith(t, func(o *Options) { o.Shadows = shadows }, func(r *rig) {
+	tryWith(t, func(o *Options) { o.Shadows = shadows.on }, func(r *rig) {
 		body, s := r.helped(shadows, "model")
 		if !body.Paired || s.Body != body.ID || s.Part != "0:1" || shadows.last() != fmt.Sprintf("%s:0:1 %s", body.ID, s.ID) {
 			t.Fatalf("the body %+v was told %q; its shadow is %+v", body.InstanceSpec, shadows.last(), s.InstanceSpec)
@@ -214,7 +236,7 @@ func TestBodiesAreToldTheirShadows(t *testing.T) {
 // changes nothing else keeps bodies.
 func TestTurningShadowsOn(t *testing.T) {
 	shadows := &fakeShadows{}
-	tryWith(t, func(o *Options) { o.Shadows = shadows }, func(r *rig) {
+	tryWith(t, func(o *Options) { o.Shadows = shadows.on }, func(r *rig) {
 		r.measured("f", "model", func(f *provider.Function) { f.Inference.SLO = time.Second })
 		r.answered("f", "model")
 		plain := r.only()
@@ -242,7 +264,7 @@ func TestTurningShadowsOn(t *testing.T) {
 // A function's shadows end with it, and so does what is kept for the next one.
 func TestShadowsOfARemovedFunction(t *testing.T) {
 	shadows := &fakeShadows{}
-	tryWith(t, func(o *Options) { o.Shadows = shadows }, func(r *rig) {
+	tryWith(t, func(o *Options) { o.Shadows = shadows.on }, func(r *rig) {
 		r.helped(shadows, "model")
 		r.measured("g", "another")
 		shadows.unwanted.Store(false)
@@ -261,14 +283,14 @@ func TestShadowsOfARemovedFunction(t *testing.T) {
 // and while a deployment is measured.
 func TestOnlyDividedModelsHaveBodies(t *testing.T) {
 	auto := func(f *provider.Function) { f.Inference.Shadow, f.Inference.SLO = annotation.ShadowAuto, time.Second }
-	tryWith(t, func(o *Options) { o.Shadows = &fakeShadows{} }, func(r *rig) {
+	tryWith(t, func(o *Options) { o.Shadows = (&fakeShadows{}).on }, func(r *rig) {
 		r.measured("f", "variants:python=80,model=70", auto, func(f *provider.Function) { f.Inference.Accuracy = 75 })
 		r.answered("f", "python")
 		if in := r.only(); in.Paired {
 			t.Errorf("%+v started as a body", in.InstanceSpec)
 		}
 	})
-	tryWith(t, func(o *Options) { o.Shadows = &fakeShadows{} }, func(r *rig) {
+	tryWith(t, func(o *Options) { o.Shadows = (&fakeShadows{}).on }, func(r *rig) {
 		r.measured("f", "python", auto)
 		r.answered("f", "python")
 		r.deploy("f", "python", auto, func(f *provider.Function) { f.Inference.MaxBatch = 16 })
@@ -283,10 +305,10 @@ func TestOnlyDividedModelsHaveBodies(t *testing.T) {
 // The parts of a model's shadows stay when variants are made of it, and those get theirs.
 func TestVariantsAreDivided(t *testing.T) {
 	shadows, g := &fakeShadows{}, &generator{}
-	tryWith(t, func(o *Options) { o.Shadows, o.Bundles, o.Register = shadows, g, g.register }, func(r *rig) {
+	tryWith(t, func(o *Options) { o.Shadows, o.Bundles, o.Improver = shadows.on, g, g }, func(r *rig) {
 		r.backend.widen(8000)
 		r.helped(shadows, "precise", generates)
-		parts := func(name string) []pairing.Division {
+		parts := func(name string) []Division {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			if a := r.functions[full("f")].artefact(name); a != nil {
@@ -313,7 +335,7 @@ func TestVariantsAreDivided(t *testing.T) {
 // Layers that could not be profiled are profiled again after a pause, unless the model cannot be divided.
 func TestDividingAgain(t *testing.T) {
 	shadows := &fakeShadows{fails: 3, why: errors.New("the profiler was killed")}
-	tryWith(t, func(o *Options) { o.Shadows = shadows }, func(r *rig) {
+	tryWith(t, func(o *Options) { o.Shadows = shadows.on }, func(r *rig) {
 		r.measured("f", "model", withShadows)
 		plan := func() string { s, _ := r.Status(full("f")); return s.Plan }
 		r.until("explained", func() bool {
@@ -325,7 +347,7 @@ func TestDividingAgain(t *testing.T) {
 		}
 	})
 	shadows = &fakeShadows{fails: 100, why: &shadow.UndividedError{Why: "its weights are packed"}}
-	tryWith(t, func(o *Options) { o.Shadows = shadows }, func(r *rig) {
+	tryWith(t, func(o *Options) { o.Shadows = shadows.on }, func(r *rig) {
 		r.measured("f", "model", withShadows)
 		time.Sleep(time.Hour)
 		if s, _ := r.Status(full("f")); !strings.Contains(s.Plan, "no shadows: the model cannot be divided: its weights are packed") {
@@ -345,7 +367,7 @@ func TestDividingAgain(t *testing.T) {
 // deployment is refused, but not once the model can be divided.
 func TestUndividedFunctionsComeBack(t *testing.T) {
 	shadows := &fakeShadows{fails: 100, why: &shadow.UndividedError{Why: "its weights are packed"}}
-	tryWith(t, func(o *Options) { o.Shadows = shadows }, func(r *rig) {
+	tryWith(t, func(o *Options) { o.Shadows = shadows.on }, func(r *rig) {
 		r.measured("f", "model", withShadows, stays)
 		r.answered("f", "model")
 		explained := func() bool {
@@ -375,7 +397,7 @@ func TestUndividedFunctionsComeBack(t *testing.T) {
 // A shadow that its body cannot use is replaced; one that helps stays.
 func TestUselessShadowsAreReplaced(t *testing.T) {
 	shadows := &fakeShadows{}
-	tryWith(t, func(o *Options) { o.Shadows = shadows }, func(r *rig) {
+	tryWith(t, func(o *Options) { o.Shadows = shadows.on }, func(r *rig) {
 		body, s := r.helped(shadows, "model")
 		for range 10 {
 			time.Sleep(time.Second)
@@ -398,7 +420,7 @@ func TestUselessShadowsAreReplaced(t *testing.T) {
 
 // What cannot have shadows is refused if the deployment insists, and goes without otherwise.
 func TestShadowsThatCannotBe(t *testing.T) {
-	tryWith(t, func(o *Options) { o.Shadows = &fakeShadows{} }, func(r *rig) {
+	tryWith(t, func(o *Options) { o.Shadows = (&fakeShadows{}).on }, func(r *rig) {
 		_, err := r.Deploy(t.Context(), r.function("f", "python", withShadows))
 		if err == nil || !strings.Contains(err.Error(), `com.openfaas.infer.shadow is "always": the model runs in Python`) {
 			t.Errorf("deployed, or not for the reason: %v", err)
@@ -411,9 +433,19 @@ func TestShadowsThatCannotBe(t *testing.T) {
 		})
 	})
 	try(t, func(r *rig) {
-		if _, err := r.Deploy(t.Context(), r.function("f", "model", withShadows)); err == nil || !strings.Contains(err.Error(), "this backend starts no shadows") {
-			t.Errorf("deployed on a backend without shadows: %v", err)
+		for _, asks := range []string{annotation.ShadowAlways, annotation.ShadowAuto} {
+			_, err := r.Deploy(t.Context(), r.function("f", "model", func(f *provider.Function) { f.Inference.Shadow = asks }))
+			if want := `com.openfaas.infer.shadow is "` + asks + `": this program has no shadows`; err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("deployed in a program without shadows, or not for the reason: %v", err)
+			}
 		}
+		// One that was accepted before serves.
+		r.deploy("f", "model", withShadows, func(f *provider.Function) { f.Restored = true })
+		r.answered("f", "model")
+		r.until("explained", func() bool {
+			s, _ := r.Status(full("f"))
+			return strings.Contains(s.Plan, "no shadows: this program has no shadows")
+		})
 	})
 }
 
@@ -422,7 +454,7 @@ func TestMetricsOfShadows(t *testing.T) {
 	shadows := &fakeShadows{counted: metrics.ShadowCounts{
 		Rows: 12, Fallbacks: map[string]float64{"lost": 1}, Relay: metrics.Durations{Count: 4, Sum: 0.01, Buckets: map[float64]uint64{0.1: 4}},
 	}}
-	tryWith(t, func(o *Options) { o.Shadows = shadows }, func(r *rig) {
+	tryWith(t, func(o *Options) { o.Shadows = shadows.on }, func(r *rig) {
 		body, s := r.helped(shadows, "model")
 		r.until("shown", func() bool {
 			return r.gauge("faas_infer_shadow_rows_total") == 12 && r.gauge("faas_infer_shadow_instances") == 1 && r.gauge("faas_infer_mapped_weights_bytes") == 101<<20
@@ -446,7 +478,7 @@ func TestMetricsOfShadows(t *testing.T) {
 // The engine knows what a shadow and a whole instance really take: their own memory, their weights, and the
 // time that each takes to load, measured where that is known.
 func TestFootprints(t *testing.T) {
-	tryWith(t, func(o *Options) { o.Shadows = &fakeShadows{} }, func(r *rig) {
+	tryWith(t, func(o *Options) { o.Shadows = (&fakeShadows{}).on }, func(r *rig) {
 		r.measured("f", "model", func(f *provider.Function) { f.Inference.Shadow, f.Inference.SLO = annotation.ShadowAuto, time.Second })
 		r.answered("f", "model")
 		r.until("divided", func() bool {

@@ -95,7 +95,7 @@ func (c preparation) prepare(ctx context.Context) {
 	for _, m := range c.models {
 		c.all = append(c.all, &task{Model: m})
 	}
-	more := c.options.Register != nil && (c.Inference.Auto || c.Inference.Partition != "")
+	more := c.options.improvement(c.Function, c.bundle) != ""
 	c.cutting = more && c.Inference.Partition != "" && !isCut(c.models)
 	c.mu.Lock()
 	if c.fn.wanted == c.Function {
@@ -108,9 +108,7 @@ func (c preparation) prepare(ctx context.Context) {
 	}
 	known := c.supplement(ctx)
 	if more {
-		g := generation{c}
-		g.run(ctx)
-		c = g.preparation
+		c.improve(ctx)
 		known = c.supplement(ctx)
 	}
 	for n := 1; !known; {

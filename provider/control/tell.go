@@ -9,7 +9,6 @@ import (
 	"github.com/faas-infer/faas-infer/backoff"
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/provider/metrics"
-	"github.com/faas-infer/faas-infer/scaling/pairing"
 )
 
 // This file tells bodies where their shadows are, and asks whether these help. Nothing of that is
@@ -59,7 +58,7 @@ type told struct {
 	leavesBy time.Time
 	// helped is how a body executes with its shadow, nil alone, pairRatio its times over those that
 	// were predicted, and pairTold the ratio that the policy knows. pairFull is the size of a full batch then.
-	helped              *pairing.Division
+	helped              Division
 	pairRatio, pairTold float64
 	pairFull            int
 }
@@ -101,7 +100,7 @@ func (c pairs) follow(fn *function) {
 		}
 		fn.paired = true
 		body.order, body.tookOver = unknownPair, true
-		var with *pairing.Division
+		var with Division
 		for _, s := range fn.shadows.Sorted() {
 			if a := body.own(); a != nil && s.Body == body.ID && s.There() {
 				with = a.division(body.Config.CPU, s.Part)

@@ -121,7 +121,7 @@ func (t *tuned) take() (list []capacity.Candidate, changed bool) {
 // promisedOf returns the function as the optimiser sees it.
 func promisedOf(f *provider.Function) systems.Function {
 	in := f.Inference
-	return systems.Function{Name: f.Name, SLO: in.SLO, Percentile: in.Percentile, MaxBatch: in.MaxBatch, Budget: in.Budget}
+	return systems.Function{Name: f.Name, SLO: in.SLO, Percentile: in.Percentile, MaxBatch: in.MaxBatch, Stated: string(in.Stated)}
 }
 
 // tune restricts the engine to the optimiser's choice for f's load. It makes the engine

@@ -59,7 +59,9 @@ func TestOtherPoliciesAreNotTuned(t *testing.T) {
 			t.Error("the shared queue is tuned")
 		}
 		r.mu.Unlock()
-		buffered := func(f *provider.Function) { f.Inference.Policy, f.Inference.Budget = batch.Name, 0.5 }
+		buffered := func(f *provider.Function) {
+			f.Inference.Policy, f.Inference.Stated = batch.Name, f.Inference.Stated.With(batch.BudgetKey, "0.5")
+		}
 		r.deploy("f", "model", within(200*time.Millisecond), buffered)
 		r.until("changed", func() bool {
 			r.mu.Lock()

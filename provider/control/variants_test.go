@@ -56,7 +56,7 @@ func TestPreferredAccuracyAnswers(t *testing.T) {
 // meanwhile, and afterwards only the accurate one answers.
 func TestUpgradeReplacesVariant(t *testing.T) {
 	try(t, func(r *rig) {
-		named := func(f *provider.Function) { f.Inference.Variants = "slim" }
+		named := serving("slim")
 		r.measured("fn", twoVariants, named)
 		r.answered("fn", "slim")
 		for _, step := range []struct {
@@ -83,7 +83,7 @@ func TestUpgradeReplacesVariant(t *testing.T) {
 // A provider that starts takes over the instances of all variants.
 func TestVariantsAreTakenOver(t *testing.T) {
 	try(t, func(r *rig) {
-		named := func(f *provider.Function) { f.Inference.Variants = "slim" }
+		named := serving("slim")
 		r.measured("any", twoVariants, named)
 		r.measured("good", twoVariants, accurate(75))
 		r.answered("any", "slim")

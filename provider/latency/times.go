@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -22,7 +21,6 @@ import (
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
-	"github.com/faas-infer/faas-infer/shadow"
 )
 
 // Models reads, measures and prepares model files, outside the provider's own process.
@@ -111,6 +109,9 @@ type Profiles interface {
 // ErrFollowing says that this replica leaves a task to the leader.
 var ErrFollowing = errors.New("another replica of the provider leads")
 
+// ErrStored is wrapped by a reason against a model that the leader has stored. It may pass.
+var ErrStored = errors.New("the leader found")
+
 // Finder finds models' times. It predicts or measures one model at a time, the smallest first, since
 // parallel measurements would disturb each other; one that takes long goes on beside the next.
 // Meanwhile it may sketch a new model, which can then serve at once.
@@ -120,8 +121,6 @@ type Finder struct {
 	Rules    Rules
 	// Devices may be nil: then no model runs on a GPU.
 	Devices Devices
-	// Blocks finds the times of a model's blocks. It may be nil if nobody calls Layers.
-	Blocks func(ctx context.Context, file string) (*shadow.Model, error)
 	// Predict makes the Finder predict times. It measures a model that it cannot predict, or
 	// any model if Predict is false.
 	Predict bool
@@ -142,10 +141,8 @@ type Finder struct {
 	// Cores is how many cores this machine has, 0 for those of this process.
 	Cores int
 	// sketching, measuring, preparing and dividing are where sketches, measurements, preparations
-	// and searches for blocks take turns.
+	// and divisions take turns.
 	sketching, measuring, preparing, dividing *line
-	// undivided is why models cannot be divided, by hash, as far as this process has looked; "" if they can.
-	undivided *sync.Map
 	// trial finds the times on GPUs, nil for Devices.
 	trial Trial
 }
@@ -158,7 +155,7 @@ func NewFinder(f Finder) *Finder {
 	f.sketching = &line{doing: "being sketched", lanes: few, spare: spare}
 	f.measuring = &line{doing: "being measured", lanes: 1, spare: spare}
 	f.preparing = &line{doing: "being prepared", lanes: few, spare: spare}
-	f.dividing, f.undivided = &line{doing: "being divided", lanes: 1, spare: spare}, &sync.Map{}
+	f.dividing = &line{doing: "being divided", lanes: 1, spare: spare}
 	return &f
 }
 

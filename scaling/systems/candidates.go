@@ -21,10 +21,10 @@ type Function struct {
 	Percentile float64
 	// MaxBatch bounds every batch; 0 means no bound.
 	MaxBatch int
-	// Budget is the maximum mean cost of a request; 0 means no bound. Price is the price
-	// of resources; nil means βc + g. Only a [Tuner] reads them.
-	Budget float64
+	// Price is the price of resources; nil means βc + g. Stated has the values of annotations that a
+	// paper adds. Only a [Tuner] reads them.
 	Price  Pricing
+	Stated string
 	// Variants are what its instances may load. If it is nil, they all load the same, whose
 	// times the methods of [System] get.
 	Variants *Variants

@@ -11,7 +11,7 @@ import (
 )
 
 // BodyVariable makes an instance that finds a copy of its model on the node take shadows. It is
-// pair.BodyEnv of the instance's program.
+// the environment variable of the instance's program.
 const BodyVariable = "FAAS_INFER_BODY"
 
 // addPair adds what the pod of a body or of a shadow has and other pods do not: the labels by

@@ -10,7 +10,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
-	"github.com/faas-infer/faas-infer/instance/pair"
+	"github.com/faas-infer/faas-infer/papers/asyfunc/pair"
 )
 
 // asShadow makes a plan that of a shadow.
@@ -66,5 +66,8 @@ func TestPairs(t *testing.T) {
 	}
 	if BodyVariable != pair.BodyEnv {
 		t.Errorf("pods have %s, and instances look for %s", BodyVariable, pair.BodyEnv)
+	}
+	if RelayPort != pair.RelayPort {
+		t.Errorf("pods have port %d, and shadows listen at %d", RelayPort, pair.RelayPort)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/faas-infer/faas-infer/shadow"
+	"github.com/faas-infer/faas-infer/papers/asyfunc/shadow"
 )
 
 // Settings are what the paper's evaluation fixes (§7.1).

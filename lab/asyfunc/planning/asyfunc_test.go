@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/faas-infer/faas-infer/shadow"
+	"github.com/faas-infer/faas-infer/papers/asyfunc/shadow"
 )
 
 // simple is a model of a head that computes much and a tail that weighs much: on one core a row

@@ -4,7 +4,7 @@ import (
 	"math"
 	"sort"
 
-	"github.com/faas-infer/faas-infer/shadow"
+	"github.com/faas-infer/faas-infer/papers/asyfunc/shadow"
 )
 
 // Holding is n bodies of a share that carry a rate with batches of up to so many rows.

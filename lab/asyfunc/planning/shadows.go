@@ -4,7 +4,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/faas-infer/faas-infer/shadow"
+	"github.com/faas-infer/faas-infer/papers/asyfunc/shadow"
 )
 
 // Pairing is a shadow to start for a body.

@@ -7,7 +7,7 @@ package learned
 import (
 	"slices"
 
-	"github.com/faas-infer/faas-infer/partition"
+	"github.com/faas-infer/faas-infer/papers/gillis/partition"
 )
 
 // Result is what a learner found.

@@ -7,7 +7,7 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/faas-infer/faas-infer/partition"
+	"github.com/faas-infer/faas-infer/papers/gillis/partition"
 )
 
 // chain is a model of equal layers. Groups of at most reach layers can be cut, with more

@@ -4,7 +4,7 @@ import (
 	"math"
 	"math/rand/v2"
 
-	"github.com/faas-infer/faas-infer/partition"
+	"github.com/faas-infer/faas-infer/papers/gillis/partition"
 )
 
 // The paper's and its release's training: batches of 20 plans, 1,500 iterations.

@@ -1,0 +1,26 @@
+package instances
+
+import (
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/faas-infer/faas-infer/command/commandtest"
+)
+
+func TestMain(m *testing.M) {
+	commandtest.Main(m, func() int { return commandtest.Run(program()) })
+}
+
+// program is faas-infer with the command instance only.
+func program() *cobra.Command {
+	root := &cobra.Command{Use: "faas-infer"}
+	root.AddCommand(NewCommand())
+	return root
+}
+
+// execute runs faas-infer with arguments.
+func execute(t *testing.T, arguments ...string) (stdout string, err error) {
+	t.Helper()
+	return commandtest.Execute(t, program(), arguments...)
+}
