@@ -129,6 +129,12 @@ test-karpenter: kubernetes ## Build Karpenter, and test that it adds and removes
 	@$(TIMED) "Karpenter" scripts/karpenter.sh >/dev/null
 	@FAAS_INFER_KARPENTER=1 go test -vet=off -count=1 -v -run Karpenter ./e2e/kubernetes/backend
 
+# The tests that it skips are those of the papers' rooms.
+.PHONY: test-without-papers
+test-without-papers: ready faas-cli chromium python ## Run the end-to-end tests of the core on a program without the papers' rooms
+	@FAAS_INFER_E2E_TAGS=nopapers $(TIMED) "end-to-end tests without papers" $(GOTEST) -vet=off -count=1 -timeout 50m \
+		-skip '^TestALargeModelIsCut$$|^TestCheapestWayUnderBurst$$|^TestShadowsKilledUnderLoad$$|^TestGuide$$/^(partition|variants)$$' -- ./e2e
+
 .PHONY: bench
 bench: ready build-lab ## Run every bench command on the binary
 	@for model in dssm lstm mnist; do bin/faas-infer-lab bench throughput --model $$model --slo 50ms; done
