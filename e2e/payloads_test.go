@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -55,26 +54,7 @@ func TestPayloads(t *testing.T) {
 		a := do(t, s.http, http.MethodPost, s.through("large"), []byte("{}"))
 		return a.status == http.StatusServiceUnavailable && strings.Contains(a.body, why)
 	})
-	wantWords(t, s.described(t, "large"), "com.openfaas.infer.problem", why)
+	s.faasCLI(t, s.password, "login", "--password-stdin")
+	wantWords(t, s.faasCLI(t, "", "describe", "large"), "com.openfaas.infer.problem", why)
 	s.stop(t)
-}
-
-// described returns the output of the stock faas-cli's describe.
-func (s *stack) described(t *testing.T, name string) string {
-	t.Helper()
-	cli, err := script("faas-cli.sh")
-	if err != nil {
-		t.Fatal(err)
-	}
-	run := func(input string, arguments ...string) string {
-		c := exec.Command(cli, append(arguments, "--gateway", s.door)...)
-		c.Env, c.Stdin = append(os.Environ(), "OPENFAAS_CONFIG="+s.dir), strings.NewReader(input)
-		out, err := s.network.run(c)
-		if err != nil {
-			t.Fatalf("faas-cli %v: %v: %s", arguments, err, out)
-		}
-		return string(out)
-	}
-	run(s.password, "login", "--password-stdin")
-	return run("", "describe", name)
 }

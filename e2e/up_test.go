@@ -43,6 +43,7 @@ func (s *stack) firstSteps(t *testing.T) {
 	t.Run("every protocol alone and in batches", s.answersAreRight)
 	t.Run("deploy, scale and delete", s.deployScaleDelete)
 	t.Run("bad deployments", s.badDeployments)
+	t.Run("faas-cli", s.verbs)
 	groups := p.cgroups()
 	if len(p.instances()) == 0 {
 		t.Error("no instance is running before the end")
