@@ -64,7 +64,7 @@ func (w *workbench) must(t *testing.T, input, name string, arguments ...string) 
 // deploy runs `faas-cli up` for all functions of stack.yaml.
 func (w *workbench) deploy(t *testing.T, flags ...string) (string, error) {
 	t.Helper()
-	arguments := append([]string{"up", "-f", "stack.yaml", "--remote-builder", w.url, "--payload-secret", w.secret}, flags...)
+	arguments := append([]string{"up", "-f", "stack.yaml", "--gateway", w.door, "--remote-builder", w.door, "--payload-secret", w.secret}, flags...)
 	return w.command(t, "", "faas-cli", arguments...)
 }
 

@@ -20,9 +20,12 @@ type gatewayInfo struct {
 	Version  types.VersionInfo  `json:"version"`
 }
 
+// gatewayRoutes serves what clients ask of a gateway.
+type gatewayRoutes struct{ *Server }
+
 // info is GET /system/info. Clients get a gateway's answer. A gateway gets the provider's part,
 // which it puts into its own answer.
-func (s *Server) info(w http.ResponseWriter, r *http.Request) error {
+func (s gatewayRoutes) info(w http.ResponseWriter, r *http.Request) error {
 	own := types.ProviderInfo{Name: providerName, Orchestration: providerName, Version: &s.version}
 	// The stock gateway sends X-Forwarded-Host. Other proxies send X-Forwarded-Proto, too, which the
 	// gateway passes on.
@@ -36,7 +39,7 @@ func (s *Server) info(w http.ResponseWriter, r *http.Request) error {
 
 // alert is POST /system/alert, to which an AlertManager configured for OpenFaaS sends the alerts by which
 // a stock gateway scales. It checks the message and does nothing: the controller scales by the load.
-func (s *Server) alert(w http.ResponseWriter, r *http.Request) error {
+func (s gatewayRoutes) alert(w http.ResponseWriter, r *http.Request) error {
 	return s.changes.read(w, r, "a message of AlertManager", new(struct{}))
 }
 

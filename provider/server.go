@@ -205,8 +205,8 @@ func (s *Server) routes(prometheus http.Handler) {
 	s.system.Handle("/system/function/"+nameExpression, s.route(byMethod{http.MethodGet: s.describe}))
 	s.system.Handle("/system/variants/"+nameExpression, s.route(byMethod{http.MethodGet: variantRoutes{s}.list}))
 	s.system.Handle("/system/scale-function/"+nameExpression, s.route(byMethod{http.MethodPost: s.scale}))
-	s.system.Handle("/system/info", s.route(byMethod{http.MethodGet: s.info}))
-	s.system.Handle("/system/alert", s.route(byMethod{http.MethodPost: s.alert}))
+	s.system.Handle("/system/info", s.route(byMethod{http.MethodGet: gatewayRoutes{s}.info}))
+	s.system.Handle("/system/alert", s.route(byMethod{http.MethodPost: gatewayRoutes{s}.alert}))
 	s.system.Handle("/system/telemetry", s.route(byMethod{http.MethodGet: s.telemetry}))
 	s.system.Handle("/system/logs", s.route(byMethod{http.MethodGet: logRoutes{s}.show}))
 	secrets, spaces := secretRoutes{s}, namespaceRoutes{s}

@@ -65,8 +65,8 @@ func readPage(t *testing.T, name string) []guide.Block {
 	return page
 }
 
-// The steps of docs/kubernetes.md and the pages in docs/kubernetes work. yaml/ installs two replicas of the provider, the
-// stock gateway and NATS in pods. They find each other by their services' names, with only
+// The steps of docs/kubernetes.md and the pages in docs/kubernetes work. yaml/ installs two replicas of the provider and
+// NATS in pods, and later the stock gateway in front. They find each other by their services' names, with only
 // their own rights and within Pod Security's "restricted". Both replicas serve functions
 // that faas-cli and kubectl deploy, asynchronously too. Nobody reaches what network
 // policies forbid, and everything can be removed.
@@ -96,8 +96,15 @@ func TestInstalled(t *testing.T) {
 	}
 	f.bothServe(t)
 	began := time.Now()
-	f.answersLater(t)
+	f.answersLater(t, "service/faas-infer-api")
 	t.Logf("an asynchronous answer after %v", time.Since(began).Round(time.Millisecond))
+	f.visitors(t)
+	f.reach(t, stranger, api+"/healthz")
+	f.reach(t, neighbour, api+"/healthz")
+	if err := r.Follow(t.Context(), readPage(t, "kubernetes/gateway.md")); err != nil {
+		t.Fatalf("docs/kubernetes/gateway.md, %v\n%s", err, f.lastLogs(t, "app.kubernetes.io/part-of=faas-infer", 40))
+	}
+	f.answersLater(t, "service/gateway")
 	began = time.Now()
 	f.keepsOut(t)
 	t.Logf("network policies looked at in %v", time.Since(began).Round(time.Millisecond))
