@@ -67,7 +67,7 @@ func (f *fixture) keepsOut(t *testing.T) {
 		model, err = f.instance(t)
 		return err
 	})
-	replica := "http://" + f.kubectl(t, "", "-n", "openfaas", "get", "pods", "-l", "app.kubernetes.io/component=provider", "-o", "jsonpath={.items[0].status.podIP}") + ":8081"
+	replica := f.replicas(t)[0]
 	f.reach(t, theGateway, provider+"/healthz", queue)
 	f.reach(t, stranger, gateway+"/healthz")
 	f.reach(t, neighbour, gateway+"/healthz")

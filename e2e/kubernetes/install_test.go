@@ -124,14 +124,9 @@ var passing = regexp.MustCompile(`until it (does|works)|tried again|deadline exc
 // bothServe sends requests for the page's functions to each replica.
 func (f *fixture) bothServe(t *testing.T) {
 	t.Helper()
-	addresses := strings.Fields(f.kubectl(t, "", "-n", "openfaas", "get", "pods", "-l", "app.kubernetes.io/component=provider",
-		"--field-selector=status.phase=Running", "-o", "jsonpath={.items[*].status.podIP}"))
-	if len(addresses) != 2 {
-		t.Fatalf("providers are at %v", addresses)
-	}
-	for _, address := range addresses {
-		await(t, "the model's answer at "+address, func() error {
-			got, err := get(t.Context(), http.MethodPost, "http://"+address+":8081/function/mnist", blackPicture)
+	for _, replica := range f.replicas(t) {
+		await(t, "the model's answer at "+replica, func() error {
+			got, err := get(t.Context(), http.MethodPost, replica+"/function/mnist", blackPicture)
 			if err == nil && !strings.Contains(got, "predictions") {
 				err = errors.New(got)
 			}
@@ -143,6 +138,24 @@ func (f *fixture) bothServe(t *testing.T) {
 			t.Errorf("a provider says %s", line)
 		}
 	}
+}
+
+// replicas waits until there are two replicas of the provider, and returns their URLs.
+func (f *fixture) replicas(t *testing.T) (urls []string) {
+	t.Helper()
+	await(t, "two replicas", func() error {
+		urls = nil
+		text, err := f.Kubectl(t.Context(), "", "-n", "openfaas", "get", "pods", "-l", "app.kubernetes.io/component=provider",
+			"-o", "jsonpath={.items[*].status.podIP}")
+		for _, address := range strings.Fields(text) {
+			urls = append(urls, "http://"+address+":8081")
+		}
+		if err == nil && len(urls) != 2 {
+			err = fmt.Errorf("they are at %v", urls)
+		}
+		return err
+	})
+	return urls
 }
 
 // blackPicture is a request to mnist with a black image.
