@@ -32,6 +32,9 @@ func TestUpBehindGateway(t *testing.T) {
 	p := gatewayPlace(t)
 	s := p.upBehind(t)
 	t.Run("web interface", s.interfaceAnswers)
+	if onCluster == nil && s.metrics(t)["gateway_service_count"] != nil {
+		t.Error("the gateway and the provider have the same metrics")
+	}
 	s.firstSteps(t)
 }
 
