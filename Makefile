@@ -56,7 +56,7 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: ## Build all, deploy stack.yml through the gateway, send load for 20 s, print a table
+demo: ## Build all, deploy stack.yml, send load for 20 s, print a table
 	@$(MAKE) --no-print-directory -j3 ready
 	@bin/faas-infer up --demo
 
@@ -68,7 +68,7 @@ up: ## Build all, start it, deploy stack.yml, stay until Ctrl-C
 .PHONY: test
 test: ## Check formatting, vet, run all tests, with the race detector where packages can race
 	@echo "[1/4] requirements: the binary, ONNX Runtime, OpenFaaS, Chromium, Python packages"
-	@$(MAKE) --no-print-directory -j4 ready faas-cli chromium python
+	@$(MAKE) --no-print-directory -j4 ready gateway faas-cli chromium python
 	@echo "[2/4] gofmt and vet"
 	@$(MAKE) --no-print-directory formatted vet
 	@rm -f bin/flaky
@@ -136,7 +136,7 @@ test-without-papers: ready faas-cli chromium python ## Run the end-to-end tests 
 		-skip '^TestALargeModelIsCut$$|^TestCheapestWayUnderBurst$$|^TestShadowsKilledUnderLoad$$|^TestGuide$$/^(partition|variants)$$' -- ./e2e
 
 .PHONY: bench
-bench: ready build-lab ## Run every bench command on the binary
+bench: ready gateway build-lab ## Run every bench command on the binary
 	@for model in dssm lstm mnist; do bin/faas-infer-lab bench throughput --model $$model --slo 50ms; done
 	@for model in mnist resnet-50; do bin/faas-infer-lab bench coldstart --model $$model; done
 	@for model in resnet-50 bert-v1; do bin/faas-infer-lab bench sharing --model $$model; done
@@ -181,7 +181,7 @@ onnxruntime-cuda: ## Fetch ONNX Runtime for GPUs with CUDA and cuDNN (1.3 GB, 2.
 	@$(TIMED) "ONNX Runtime for GPUs" scripts/onnxruntime.sh cuda >/dev/null
 
 .PHONY: gateway
-gateway: ## Build the stock OpenFaaS gateway into the user's cache
+gateway: ## Build the stock OpenFaaS gateway, for up --gateway stock, into the user's cache
 	@$(TIMED) "the gateway" scripts/gateway.sh >/dev/null
 
 .PHONY: faas-cli
@@ -218,7 +218,7 @@ chromium: ## Find or fetch a Chromium to test the gateway's web interface
 
 # Everything that runs. make -j builds it in parallel.
 .PHONY: ready
-ready: build onnxruntime gateway
+ready: build onnxruntime
 
 .PHONY: generate
 generate: ## Regenerate generated code (needs protoc and protoc-gen-go)

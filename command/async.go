@@ -35,7 +35,7 @@ machine.`,
   faas-infer async dead
   faas-infer async show 17
   faas-infer async replay 17 18
-  faas-infer async replay --all --url http://10.0.0.5:8081 --password-file password.txt`,
+  faas-infer async replay --all --url http://10.0.0.5:8080 --password-file password.txt`,
 	}
 	a.register(c.PersistentFlags())
 	c.AddCommand(a.statusCommand(), a.deadCommand(), a.showCommand(), a.replayCommand(), a.purgeCommand())

@@ -43,6 +43,7 @@ type ProviderFlags struct {
 	functionSecrets, payloadSecret            string
 	maxBuild                                  int64
 	corsOrigins, hosts                        []string
+	behindGateway                             bool
 	nats                                      asyncFlags
 	policy, coldStart, scheduler              string
 	keepAlive, coldWait, drain                time.Duration
@@ -80,7 +81,8 @@ func (f *ProviderFlags) register(flags *pflag.FlagSet) {
 // Register adds the flags of a provider on any platform.
 func (f *ProviderFlags) Register(flags *pflag.FlagSet) {
 	f.given = flags.Changed
-	flags.StringVar(&f.listen, "listen", "127.0.0.1:8081", "address of the provider's HTTP interface")
+	flags.StringVar(&f.listen, "listen", "127.0.0.1:8080", "address of the provider's HTTP interface")
+	flags.BoolVar(&f.behindGateway, "behind-gateway", false, "a stock gateway in front of the provider has the metrics gateway_…, so leave them out")
 	flags.StringVar(&f.state, "state", "", "directory for functions, profiles, instances and logs (default $XDG_STATE_HOME/faas-infer)")
 	flags.StringVar(&f.prepared, "prepared", "", "directory of prepared models (default: the user's cache)")
 	flags.StringVar(&f.secrets, "secret-mount-path", "", "directory with basic-auth-user and basic-auth-password; without it the system routes need no credentials")

@@ -22,6 +22,26 @@ import (
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
+// The values of --gateway: the provider serves OpenFaaS's API, or the stock gateway in front of it.
+const (
+	ownGateway   = "own"
+	stockGateway = "stock"
+)
+
+// behindStock sets the flags that the stock gateway needs, unless the user has: it takes the provider's
+// usual port, sends asynchronous requests over NATS, and has metrics of its own.
+func (f *ProviderFlags) behindStock() {
+	f.behindGateway = true
+	for flag, set := range map[string]func(){
+		"listen":      func() { f.listen = "127.0.0.1:8081" },
+		"nats-listen": func() { f.nats.listen = "127.0.0.1:4222" },
+	} {
+		if !f.given(flag) {
+			set()
+		}
+	}
+}
+
 // The stock gateway's ports, which cannot be changed, and its version.
 const (
 	gatewayAddress        = "127.0.0.1:8080"

@@ -25,7 +25,7 @@ type asyncFlags struct {
 }
 
 func (f *asyncFlags) register(flags *pflag.FlagSet) {
-	flags.StringVar(&f.listen, "nats-listen", "127.0.0.1:4222", `address at which the provider takes the gateway's asynchronous requests, or "off" to take them only at /async-function/`)
+	flags.StringVar(&f.listen, "nats-listen", "off", `address such as 127.0.0.1:4222 at which the provider takes a stock gateway's asynchronous requests, or "off" to take them only at /async-function/`)
 	flags.StringVar(&f.url, "nats", "", "URL of an external NATS server with JetStream, such as nats://127.0.0.1:4222, to use instead of the embedded one")
 	flags.StringVar(&f.login.Credentials, "nats-credentials", "", "directory with the credentials for --nats, as a Kubernetes Secret mounts them: the files username and password, or token, or nkey (a seed), or user.creds")
 	flags.StringVar(&f.login.TLS, "nats-tls", "", "directory with ca.crt, the authority of the server at --nats, or with tls.crt and tls.key, the client's certificate, or with all three")

@@ -19,17 +19,17 @@ func newProviderCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "provider",
 		Short: "Run the OpenFaaS provider on this machine, alone or for a gateway that runs elsewhere",
-		Long: `provider serves the OpenFaaS provider interface. Point a gateway's
-functions_provider_url (with its trailing slash) at it. It also serves functions and
-asynchronous requests itself, so you can use it without a gateway.
+		Long: `provider serves functions, asynchronous requests and OpenFaaS's API, so you need no
+gateway. If you have one, point its functions_provider_url (with its trailing slash) at the
+provider, and give --behind-gateway.
 
 It keeps its functions, namespaces and secrets over restarts. After a kill, the next
 provider takes over the running instances. On SIGTERM, SIGINT or SIGHUP it finishes the
 requests in flight and stops the instances; on a second SIGTERM or SIGINT it stops them at once.`,
 		Example: `  faas-infer model bundle mnist --root bundles --image mnist:latest
-  faas-infer provider --bundles bundles --listen 127.0.0.1:8081
+  faas-infer provider --bundles bundles --listen 127.0.0.1:8080
   faas-infer provider --secret-mount-path ~/.local/state/faas-infer/secrets
-  curl http://127.0.0.1:8081/healthz`,
+  curl http://127.0.0.1:8080/healthz`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.Serve(cmd.Context(), machine{})

@@ -35,7 +35,7 @@ type remote struct {
 
 // register adds the client's flags.
 func (a *remote) register(flags *pflag.FlagSet) {
-	flags.StringVar(&a.url, "url", "http://127.0.0.1:8081", "the provider's `URL` (not the gateway's)")
+	flags.StringVar(&a.url, "url", "http://127.0.0.1:8080", "the provider's `URL` (not a stock gateway's)")
 	flags.StringVar(&a.user, "user", "", "user of the system routes (default admin, or the user that faas-infer up has made)")
 	flags.StringVar(&a.passwordFile, "password-file", "", "`file` with the user's password")
 	flags.DurationVar(&a.timeout, "timeout", 10*time.Minute, "how long to wait for the answer")
@@ -69,7 +69,7 @@ const maxAnswer = 128 << 20
 func (a *remote) do(ctx context.Context, method, path string, body any) ([]byte, error) {
 	base, err := url.Parse(a.url)
 	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" {
-		return nil, fmt.Errorf("--url %q: it must be the provider's URL, such as http://127.0.0.1:8081", a.url)
+		return nil, fmt.Errorf("--url %q: it must be the provider's URL, such as http://127.0.0.1:8080", a.url)
 	}
 	user, password, err := a.credentials(base.Hostname())
 	if err != nil {

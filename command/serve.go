@@ -96,6 +96,9 @@ func (f *ProviderFlags) start(ctx context.Context, platform Platform) (_ *runnin
 		return nil, err
 	}
 	s.provider = s.newServer(base)
+	if !f.behindGateway {
+		s.registry.MustRegister(metrics.NewGateway(base.Metrics, s.provider.Services))
+	}
 	if s.async, err = f.openAsync(ctx, s, base.Bodies); err != nil {
 		return nil, err
 	}
@@ -116,7 +119,7 @@ func (s *runningProvider) newServer(b Base) *provider.Server {
 	return provider.New(provider.Options{
 		Store: p.Store, Controller: p.Controller, Metrics: b.Metrics, Gatherer: s.registry, Credentials: b.Credentials,
 		Bodies: b.Bodies, InFlight: b.InFlight, ColdWait: f.coldWait, Version: types.VersionInfo{Release: "dev", SHA: cmp.Or(report.Commit, "unknown")}, Logger: s.log,
-		Secrets: p.Secrets, Logs: p.Logs, Nodes: p.Nodes, CORSOrigins: f.corsOrigins, Hosts: f.Hosts(), FunctionUser: p.FunctionUser,
+		Secrets: p.Secrets, Logs: p.Logs, Nodes: p.Nodes, CORSOrigins: f.corsOrigins, Hosts: f.Hosts(), FunctionUser: p.FunctionUser, BehindGateway: f.behindGateway,
 		Build: p.Build, PublicKey: p.PublicKey, Defaults: p.Defaults, Several: p.Several,
 	})
 }

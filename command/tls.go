@@ -11,7 +11,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider/peer"
 )
 
-// RegisterTLS adds the flag of a provider that speaks TLS. "up" has none: its gateway runs beside it.
+// RegisterTLS adds the flag of a provider that speaks TLS. "up" has none: it serves this machine.
 func (f *ProviderFlags) RegisterTLS(flags *pflag.FlagSet) {
 	flags.StringVar(&f.tls, "tls", "", "directory with tls.crt, tls.key and ca.crt: requests need TLS then, except for health, /metrics and /api/v1/query; the files are read again when they change")
 }

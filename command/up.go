@@ -10,17 +10,19 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // upFlags are the flags of "up".
 type upFlags struct {
 	ProviderFlags
 	stackFile string
-	noGateway bool
-	demo      bool
-	rates     []float64
-	duration  time.Duration
-	json      bool
+	// gateway is [ownGateway] or [stockGateway].
+	gateway  string
+	demo     bool
+	rates    []float64
+	duration time.Duration
+	json     bool
 }
 
 // newUpCommand returns "faas-infer up".
@@ -28,38 +30,40 @@ func newUpCommand() *cobra.Command {
 	var f upFlags
 	c := &cobra.Command{
 		Use:   "up",
-		Short: "Run provider and stock OpenFaaS gateway on this machine and deploy stack.yml",
-		Long: `up starts the provider and, in front of it, the stock OpenFaaS gateway. It deploys the
-functions of stack.yml through the gateway and runs until Ctrl-C. If an image names an
-architecture of "faas-infer model make" and has no bundle yet, up makes the bundle.
+		Short: "Run OpenFaaS on this machine and deploy stack.yml",
+		Long: `up starts the provider, deploys the functions of stack.yml and runs until Ctrl-C. The
+provider serves functions, asynchronous requests and OpenFaaS's API at --listen, where
+faas-cli finds them. If an image names an architecture of "faas-infer model make" and has
+no bundle yet, up makes the bundle.
 
-With --no-gateway, up starts only the provider. The provider serves functions,
-asynchronous requests and OpenFaaS's API by itself, also for faas-cli. Only the web
-interface is missing.
+With --demo, up sends the functions an open-loop Poisson load, prints a table, and stops.
 
-With --demo, up sends the functions an open-loop Poisson load through the gateway,
-prints a table, and stops.
-
-The gateway is under the OpenFaaS Community Edition licence. It listens on ports 8080
-and 8082. "make gateway" builds it on this machine.`,
+With --gateway stock, up also starts the stock OpenFaaS gateway in front of the provider,
+which has a web interface. "make gateway" builds it on this machine. It is under the OpenFaaS
+Community Edition licence, which limits commercial use. It listens on ports 8080 and 8082, and
+the provider at 127.0.0.1:8081 unless --listen gives another address.`,
 		Example: `  make up
   faas-infer up --demo --rate 400,800 --duration 20s
   faas-infer up --stack my/stack.yml --policy infless
-  faas-infer up --no-gateway`,
+  faas-infer up --gateway stock`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.run(cmd.Context(), cmd.OutOrStdout())
 		},
 	}
-	flags := c.Flags()
+	f.registerUp(c.Flags())
+	return c
+}
+
+// registerUp adds the flags of "up".
+func (f *upFlags) registerUp(flags *pflag.FlagSet) {
 	f.register(flags)
 	flags.StringVar(&f.stackFile, "stack", "stack.yml", `functions to deploy; "" for none`)
-	flags.BoolVar(&f.noGateway, "no-gateway", false, "run only the provider, at --listen")
+	flags.StringVar(&f.gateway, "gateway", ownGateway, "who serves OpenFaaS's API: own, the provider, or stock, the OpenFaaS gateway in front of it")
 	flags.BoolVar(&f.demo, "demo", false, "send load, print a table and stop")
 	flags.Float64SliceVar(&f.rates, "rate", []float64{400}, "requests per second of --demo: one rate for all functions, or one for each in order of name")
 	flags.DurationVar(&f.duration, "duration", 20*time.Second, "length of --demo's load")
 	flags.BoolVar(&f.json, "json", false, "print --demo's result as one JSON object")
-	return c
 }
 
 // functions returns the functions of the stack file.
@@ -73,6 +77,13 @@ func (f *upFlags) functions() ([]stackFunction, error) {
 // ready completes the flags and makes the bundles and the credentials before the provider
 // starts.
 func (f *upFlags) ready() (functions []stackFunction, user, password string, err error) {
+	switch f.gateway {
+	case ownGateway:
+	case stockGateway:
+		f.behindStock()
+	default:
+		return nil, "", "", fmt.Errorf("--gateway %q: it must be %s or %s", f.gateway, ownGateway, stockGateway)
+	}
 	if err := f.complete(); err != nil {
 		return nil, "", "", err
 	}
@@ -120,7 +131,7 @@ func (f *upFlags) run(ctx context.Context, out io.Writer) (err error) {
 		}))
 	}()
 	url, gone := "http://"+s.listener.Addr().String(), make(<-chan struct{})
-	if !f.noGateway {
+	if f.gateway == stockGateway {
 		g, err = startGateway(ctx, gatewayPlan{provider: s.listener.Addr().String(), nats: s.natsAddress(),
 			secrets: f.secrets, logs: f.state})
 		if err != nil {

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/command/load"
 )
@@ -136,7 +138,7 @@ func TestWelcome(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &upFlags{}
+	f := &upFlags{gateway: stockGateway}
 	f.secrets = dir
 	var out strings.Builder
 	f.welcome(&out, &runningProvider{listener: listener}, gatewayURL, nil, user)
@@ -223,13 +225,40 @@ func TestRates(t *testing.T) {
 }
 
 // It fails before anything is started.
-func TestUpRefusesRates(t *testing.T) {
+func TestUpRefuses(t *testing.T) {
 	stack := filepath.Join(t.TempDir(), "stack.yml")
 	write(t, stack, stackText)
-	c := NewRootCommand()
-	c.SetArgs([]string{"up", "--demo", "--rate", "1,2,3", "--stack", stack, "--state", t.TempDir()})
-	if err := c.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), "--rate has 3 rates for 2 functions") {
-		t.Errorf("error %v", err)
+	for flags, want := range map[string]string{
+		"--demo --rate 1,2,3": "--rate has 3 rates for 2 functions",
+		"--gateway none":      `--gateway "none": it must be own or stock`,
+	} {
+		c := NewRootCommand()
+		c.SetArgs(append(strings.Fields("up "+flags), "--stack", stack, "--state", t.TempDir()))
+		if err := c.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v", flags, err)
+		}
+	}
+}
+
+// The stock gateway takes the provider's usual port and needs one for asynchronous requests. Without it
+// the provider opens one port only. What the user gives counts.
+func TestPortsOfUp(t *testing.T) {
+	for arguments, want := range map[string][2]string{
+		"":                {"127.0.0.1:8080", "off"},
+		"--gateway stock": {"127.0.0.1:8081", "127.0.0.1:4222"},
+		"--gateway stock --listen :9000 --nats-listen off": {":9000", "off"},
+	} {
+		f, flags := &upFlags{}, pflag.NewFlagSet("up", pflag.ContinueOnError)
+		f.registerUp(flags)
+		if err := flags.Parse(append(strings.Fields(arguments), "--stack", "", "--state", t.TempDir())); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, _, err := f.ready(); err != nil {
+			t.Fatal(err)
+		}
+		if got := [2]string{f.listen, f.nats.listen}; got != want || f.behindGateway != (f.gateway == stockGateway) {
+			t.Errorf("up %s listens at %q, behind a gateway %v, want %q", arguments, got, f.behindGateway, want)
+		}
 	}
 }
 

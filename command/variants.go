@@ -35,7 +35,7 @@ The user and password are those of the provider's system routes. Without
 machine.`,
 		Example: `  faas-infer variants mnist
   faas-infer variants mnist.team-a --json
-  faas-infer variants mnist --url http://10.0.0.5:8081 --password-file password.txt`,
+  faas-infer variants mnist --url http://10.0.0.5:8080 --password-file password.txt`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			var all []provider.Variant

@@ -6,13 +6,13 @@ import (
 	"path/filepath"
 )
 
-// welcome prints the addresses and some commands to try. url is the gateway's, or the
-// provider's without a gateway. It prints the password's file, not the password: a terminal's
+// welcome prints the addresses and some commands to try. url is the provider's, or that of the
+// stock gateway in front of it. It prints the password's file, not the password: a terminal's
 // text ends up in logs.
 func (f *upFlags) welcome(out io.Writer, s *runningProvider, url string, functions []stackFunction, user string) {
 	provider, password := "http://"+s.listener.Addr().String(), passwordFile(f.secrets)
 	fmt.Fprintln(out)
-	if url == gatewayURL {
+	if f.gateway == stockGateway {
 		fmt.Fprintf(out, "Gateway    %s        web interface %s/ui/\n", url, url)
 	}
 	fmt.Fprintf(out, `Provider   %s

@@ -116,7 +116,7 @@ func (r *receiver) of(id string) (callback, int) {
 // executed, and called back with the function's answer.
 func TestAsyncCallbacks(t *testing.T) {
 	p := gatewayPlace(t)
-	s := p.up(t)
+	s := p.upBehind(t)
 	deploy(t, s.faas, ordinary("echo", "cat"))
 	deploy(t, s.faas, ordinary("failing", "false"))
 	deploy(t, s.faas, ordinary("environment", "env"))

@@ -102,19 +102,10 @@ func (w *way) keepsNamespaces(t *testing.T) {
 
 // The provider returns its name and version, its health, and its metrics.
 func (w *way) tellsOfItself(t *testing.T) {
-	if w.throughGateway() {
-		info, err := w.faas.GetInfo(t.Context())
-		if err != nil || info.Provider.Provider != "faas-infer" || info.Provider.Orchestration == "" || info.Provider.Version.Release == "" ||
-			info.Provider.Version.SHA == "" || info.Version.Release == "" || info.Version.SHA == "" || info.Arch == "" {
-			t.Errorf("%+v, %v", info, err)
-		}
-	} else {
-		var info types.ProviderInfo
-		a := w.system(t, http.MethodGet, "/system/info", nil)
-		if err := json.Unmarshal([]byte(a.body), &info); err != nil || info.Name != "faas-infer" || info.Orchestration == "" || info.Version == nil ||
-			info.Version.Release == "" || info.Version.SHA == "" {
-			t.Errorf("%s, %v", a.body, err)
-		}
+	info, err := w.faas.GetInfo(t.Context())
+	if err != nil || info.Provider.Provider != "faas-infer" || info.Provider.Orchestration == "" || info.Provider.Version.Release == "" ||
+		info.Provider.Version.SHA == "" || info.Version.Release == "" || info.Version.SHA == "" || info.Arch == "" {
+		t.Errorf("%+v, %v", info, err)
 	}
 	if a := do(t, w.http, http.MethodGet, w.base+"/healthz", nil); a.status != http.StatusOK {
 		t.Errorf("/healthz: %d %s", a.status, a.body)
@@ -135,6 +126,7 @@ func (w *way) asksForCredentials(t *testing.T) {
 		"/system/function/" + f.Service:         {http.MethodGet},
 		"/system/scale-function/" + f.Service:   {http.MethodPost},
 		"/system/info":                          {http.MethodGet},
+		"/system/alert":                         {http.MethodPost},
 		"/system/telemetry":                     {http.MethodGet},
 		"/system/logs?name=" + f.Service:        {http.MethodGet},
 		"/system/secrets":                       {http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete},

@@ -52,7 +52,7 @@ func (s *stack) ways(t *testing.T) []*way {
 // the gateway, both through the gateway and without it.
 func TestConformance(t *testing.T) {
 	p := gatewayPlace(t)
-	s := p.up(t)
+	s := p.upBehind(t)
 	t.Run("all", func(t *testing.T) {
 		for _, c := range []struct {
 			name  string

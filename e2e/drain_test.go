@@ -62,8 +62,8 @@ func testDrain(t *testing.T, stop syscall.Signal) {
 // new "faas-infer up" takes over the instances.
 func TestUpKilled(t *testing.T) {
 	p := gatewayPlace(t)
-	first := p.up(t)
-	if err := invokeIdentity(first.http, throughGateway("identity"), 1); err != nil {
+	first := p.upBehind(t)
+	if err := invokeIdentity(first.http, first.through("identity"), 1); err != nil {
 		t.Fatal(err)
 	}
 	groups := p.cgroups()
@@ -72,8 +72,8 @@ func TestUpKilled(t *testing.T) {
 	}
 	first.kill(t)
 	await(t, patience, "the gateway to go", func() bool { return len(p.processes()) == len(p.instances()) })
-	second := p.up(t)
-	if err := invokeIdentity(second.http, throughGateway("identity"), 2); err != nil {
+	second := p.upBehind(t)
+	if err := invokeIdentity(second.http, second.through("identity"), 2); err != nil {
 		t.Error(err)
 	}
 	// Deploying stack.yml again then replaces them, one by one.

@@ -12,14 +12,15 @@ import (
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
-// gatewayURL is the only address of the stock gateway. Tests that need it have a network of their own,
-// or run one after another.
+// gatewayURL is the only address of the stock gateway, and the default one of "faas-infer up". Tests that need
+// it have a network of their own, or run one after another.
 const gatewayURL = "http://127.0.0.1:8080"
 
-// stack is "faas-infer up" with the gateway in front of it.
+// stack is "faas-infer up", which clients reach at its door: the provider, or the stock gateway in front of it.
 type stack struct {
 	*daemon
-	// faas is OpenFaaS's own client, password that of the gateway.
+	// door is a URL, faas OpenFaaS's own client there, and password theirs.
+	door     string
 	faas     *sdk.Client
 	http     *http.Client
 	password string
@@ -30,15 +31,34 @@ type stack struct {
 func (p *place) up(t *testing.T, arguments ...string) *stack {
 	t.Helper()
 	if onCluster != nil {
-		return onCluster.up(t, p, arguments...)
+		return onCluster.up(t, p, false, arguments...)
+	}
+	return p.welcomed(t, arguments)
+}
+
+// upBehind is up with the stock gateway in front of the provider.
+func (p *place) upBehind(t *testing.T, arguments ...string) *stack {
+	t.Helper()
+	if onCluster != nil {
+		return onCluster.up(t, p, true, arguments...)
 	}
 	p.awaitGatewayPorts(t)
+	s := p.welcomed(t, append([]string{"--gateway", "stock"}, arguments...))
+	s.door = gatewayURL
+	s.connect(t)
+	return s
+}
+
+// welcomed starts "faas-infer up" on this machine for its own door.
+func (p *place) welcomed(t *testing.T, arguments []string) *stack {
+	t.Helper()
 	arguments = append([]string{"up", "--listen", "127.0.0.1:0", "--stack", filepath.Join("testdata", "stack.yml")}, arguments...)
 	s := &stack{daemon: p.run(t, suite.binary, arguments...), http: p.network.client(t)}
 	s.await(t, patience, "the welcome", func() bool { return strings.Contains(s.output(), "Ctrl-C stops") })
 	for line := range strings.Lines(s.output()) {
 		if rest, ok := strings.CutPrefix(line, "Provider"); ok {
 			s.url = strings.TrimSpace(rest)
+			s.door = s.url
 		}
 	}
 	s.password = strings.TrimSpace(readAll(filepath.Join(p.state, "secrets", "basic-auth-password")))
@@ -46,10 +66,10 @@ func (p *place) up(t *testing.T, arguments ...string) *stack {
 	return s
 }
 
-// connect makes the client for the gateway.
+// connect makes the client for the door.
 func (s *stack) connect(t *testing.T) {
 	t.Helper()
-	at, err := url.Parse(gatewayURL)
+	at, err := url.Parse(s.door)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,4 +109,5 @@ func (p *place) awaitGatewayPorts(t *testing.T) {
 	})
 }
 
-func throughGateway(function string) string { return gatewayURL + "/function/" + function }
+// through is a function's URL at the door.
+func (s *stack) through(function string) string { return s.door + "/function/" + function }

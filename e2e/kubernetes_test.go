@@ -196,8 +196,8 @@ func (k *kubernetes) clear(t *testing.T) {
 }
 
 // up starts the stack on a cluster: the provider as a process outside of pods, the stock
-// gateway in front of it, and testdata/stack.yml.
-func (k *kubernetes) up(t *testing.T, p *place, arguments ...string) *stack {
+// gateway in front of it if the provider is behind one, and testdata/stack.yml.
+func (k *kubernetes) up(t *testing.T, p *place, behind bool, arguments ...string) *stack {
 	t.Helper()
 	secrets := filepath.Join(p.dir, "credentials")
 	const password = "of the tests"
@@ -205,8 +205,11 @@ func (k *kubernetes) up(t *testing.T, p *place, arguments ...string) *stack {
 	write(t, password, 0o600, secrets, "basic-auth-password")
 	nats := freeAddress(t)
 	d := p.provider(t, k.Provider, append([]string{"--nats-listen", nats, "--secret-mount-path", secrets}, arguments...)...)
-	p.gatewayWith(t, strings.TrimPrefix(d.url, "http://"), nats, "basic_auth=true", "secret_mount_path="+secrets)
-	s := &stack{daemon: d, http: client(t), password: password}
+	s := &stack{daemon: d, door: d.url, http: client(t), password: password}
+	if behind {
+		p.gatewayWith(t, strings.TrimPrefix(d.url, "http://"), nats, "basic_auth=true", "secret_mount_path="+secrets)
+		s.door = gatewayURL
+	}
 	s.connect(t)
 	for _, f := range fromStack(t, filepath.Join("testdata", "stack.yml")) {
 		deploy(t, s.faas, f)

@@ -20,9 +20,9 @@ import (
 // Everything works without privileges: as the user nobody if the tests run as root,
 // otherwise as the tests' user. The provider says once what it cannot do.
 func TestWithoutPrivileges(t *testing.T) {
-	p := gatewayPlace(t)
+	providerTests.takeHere(t)
+	p := newPlace(t)
 	p.asNobody(t)
-	p.awaitGatewayPorts(t)
 	d := p.run(t, suite.binary, "up", "--demo", "--json", "--duration", "3s", "--rate", "60",
 		"--listen", "127.0.0.1:0", "--stack", filepath.Join("testdata", "stack.yml"))
 	d.await(t, patience, "instances", func() bool { return len(p.instances()) > 0 })
@@ -112,7 +112,7 @@ func TestOrdinaryWithoutPrivileges(t *testing.T) {
 }
 
 // asNobody gives the place to the user nobody if the tests run as root. The place gets its
-// own cache with the gateway and ONNX Runtime.
+// own cache with ONNX Runtime.
 func (p *place) asNobody(t *testing.T) {
 	t.Helper()
 	cache := filepath.Join(p.dir, "cache")
@@ -120,10 +120,6 @@ func (p *place) asNobody(t *testing.T) {
 	library := filepath.Join(p.dir, "libonnxruntime.so")
 	copyFile(t, suite.library, library)
 	p.extra = append(p.extra, "FAAS_INFER_ONNXRUNTIME="+library)
-	version := filepath.Base(filepath.Dir(suite.gateway))
-	if err := os.CopyFS(filepath.Join(cache, "faas-infer", "gateway", version), os.DirFS(filepath.Dir(suite.gateway))); err != nil {
-		t.Fatal(err)
-	}
 	if os.Getuid() != 0 {
 		return
 	}

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -14,10 +13,11 @@ import (
 )
 
 // TestPayloads sends requests to a function that takes images, with requests, NumPy and
-// Triton's Python client through the stock gateway. It sends JSON, tensors, .npy files,
+// Triton's Python client. It sends JSON, tensors, .npy files,
 // JPEG and PNG, compressed both ways. The model answers an image with itself.
 func TestPayloads(t *testing.T) {
-	p := gatewayPlace(t)
+	providerTests.takeHere(t)
+	p := newPlace(t)
 	p.bundle(t, "same:latest", edited(t, func(g *onnxpb.GraphProto) {
 		in, out := g.Input[0], g.Output[0]
 		for _, v := range []*onnxpb.ValueInfoProto{in, out} {
@@ -35,7 +35,7 @@ func TestPayloads(t *testing.T) {
 	s := p.up(t)
 	deploy(t, s.faas, scaled(function("photos", "same:latest", "2s", "infer.image", "32x32"), "1", "1"))
 	python := clientsPython(t)
-	out, err := p.network.run(exec.Command(python, filepath.Join("..", "command", "testdata", "clients.py"), throughGateway("photos"), "photos"))
+	out, err := p.network.run(exec.Command(python, filepath.Join("..", "command", "testdata", "clients.py"), s.through("photos"), "photos"))
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -51,29 +51,10 @@ func TestPayloads(t *testing.T) {
 	const why = "com.openfaas.infer.image does not fit the model"
 	deploy(t, s.faas, scaled(function("large", "same:latest", "2s", "infer.image", "64x64"), "1", "1"))
 	s.await(t, patience, "why no instance starts", func() bool {
-		a := do(t, s.http, http.MethodPost, throughGateway("large"), []byte("{}"))
+		a := do(t, s.http, http.MethodPost, s.through("large"), []byte("{}"))
 		return a.status == http.StatusServiceUnavailable && strings.Contains(a.body, why)
 	})
-	wantWords(t, s.described(t, "large"), "com.openfaas.infer.problem", why)
+	s.faasCLI(t, s.password, "login", "--password-stdin")
+	wantWords(t, s.faasCLI(t, "", "describe", "large"), "com.openfaas.infer.problem", why)
 	s.stop(t)
-}
-
-// described returns the output of the stock faas-cli's describe.
-func (s *stack) described(t *testing.T, name string) string {
-	t.Helper()
-	cli, err := script("faas-cli.sh")
-	if err != nil {
-		t.Fatal(err)
-	}
-	run := func(input string, arguments ...string) string {
-		c := exec.Command(cli, append(arguments, "--gateway", gatewayURL)...)
-		c.Env, c.Stdin = append(os.Environ(), "OPENFAAS_CONFIG="+s.dir), strings.NewReader(input)
-		out, err := s.network.run(c)
-		if err != nil {
-			t.Fatalf("faas-cli %v: %v: %s", arguments, err, out)
-		}
-		return string(out)
-	}
-	run(s.password, "login", "--password-stdin")
-	return run("", "describe", name)
 }

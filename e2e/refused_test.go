@@ -60,7 +60,7 @@ func (s *stack) badDeployments(t *testing.T) {
 				t.Fatalf("%d, %v", status, err)
 			}
 			wantWords(t, err.Error(), c.words...)
-			if a := do(t, s.http, http.MethodPost, throughGateway("bad"), []byte("{}")); a.status != http.StatusNotFound {
+			if a := do(t, s.http, http.MethodPost, s.through("bad"), []byte("{}")); a.status != http.StatusNotFound {
 				t.Errorf("refused, and yet invoked: %d %s", a.status, a.body)
 			}
 		})
@@ -68,7 +68,7 @@ func (s *stack) badDeployments(t *testing.T) {
 	if status, err := s.faas.Deploy(t.Context(), good()); err != nil {
 		t.Fatalf("a good deployment after the bad ones: %d, %v", status, err)
 	}
-	if err := invokeIdentity(s.http, throughGateway("bad"), 3); err != nil {
+	if err := invokeIdentity(s.http, s.through("bad"), 3); err != nil {
 		t.Error(err)
 	}
 }

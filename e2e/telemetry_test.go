@@ -116,7 +116,7 @@ func TestNothingIsReported(t *testing.T) {
 	stack := filepath.Join(p.dir, "stack.yml")
 	write(t, anOnnxStack, 0o644, stack)
 	for what, arguments := range map[string][]string{
-		"functions": {"up", "--no-gateway", "--demo", "--json", "--duration", "3s", "--rate", "10", "--listen", "127.0.0.1:0", "--nats-listen", "off",
+		"functions": {"up", "--demo", "--json", "--duration", "3s", "--rate", "10", "--listen", "127.0.0.1:0",
 			"--gpus", "none", "--stack", stack, "--state", p.state, "--bundles", p.bundles, "--prepared", suite.prepared},
 		"check":   {"model", "check", file, "--slo", "5m", "--prepared", suite.prepared},
 		"convert": {"model", "convert", forest, filepath.Join(p.dir, "forest.onnx"), "--trust"},

@@ -64,7 +64,7 @@ func (w *workbench) must(t *testing.T, input, name string, arguments ...string) 
 // deploy runs `faas-cli up` for all functions of stack.yaml.
 func (w *workbench) deploy(t *testing.T, flags ...string) (string, error) {
 	t.Helper()
-	arguments := append([]string{"up", "-f", "stack.yaml", "--remote-builder", w.url, "--payload-secret", w.secret}, flags...)
+	arguments := append([]string{"up", "-f", "stack.yaml", "--gateway", w.door, "--remote-builder", w.door, "--payload-secret", w.secret}, flags...)
 	return w.command(t, "", "faas-cli", arguments...)
 }
 
@@ -141,11 +141,11 @@ func (w *workbench) firstAnswer(t *testing.T, lang string) {
 	if lang == "tensorflow-serving" {
 		w.serveByTensorFlow(t, lang)
 	}
-	w.must(t, w.password, "faas-cli", "login", "--gateway", gatewayURL, "--password-stdin")
+	w.must(t, w.password, "faas-cli", "login", "--gateway", w.door, "--password-stdin")
 	if out, err := w.deploy(t); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	answer := w.must(t, "", "curl", "--silent", "--fail", "--retry", "60", "--max-time", "120", throughGateway(lang+"-1"),
+	answer := w.must(t, "", "curl", "--silent", "--fail", "--retry", "60", "--max-time", "120", w.through(lang+"-1"),
 		"--data", `{"instances": [[5.1, 3.5, 1.4, 0.2]]}`)
 	t.Logf("from `faas-cli new` to the first answer: %.1f s", time.Since(began).Seconds())
 	if kinds, err := kindsOf([]byte(answer)); err != nil || len(kinds) != 1 || kinds[0] != 0 {
@@ -245,7 +245,7 @@ func (w *workbench) ask(t *testing.T, name string, rows [][]float32, want []int)
 	}
 	var a answer
 	within(patience, func() bool {
-		a, err = try(w.http, http.MethodPost, throughGateway(name), body)
+		a, err = try(w.http, http.MethodPost, w.through(name), body)
 		return err != nil || a.status != http.StatusServiceUnavailable
 	})
 	if err != nil || a.status != http.StatusOK {
@@ -298,7 +298,7 @@ func (w *workbench) handlerOfTheReadme(t *testing.T, lang string) {
 	}
 	// Until the new bundle serves, the old one does.
 	w.await(t, patience, "the handler's answers", func() bool {
-		a, err := try(w.http, http.MethodPost, throughGateway(lang+"-1"), []byte(`{"instances": [[6.7, 3.0, 5.6, 2.3]]}`))
+		a, err := try(w.http, http.MethodPost, w.through(lang+"-1"), []byte(`{"instances": [[6.7, 3.0, 5.6, 2.3]]}`))
 		return err == nil && a.status == http.StatusOK && strings.Join(strings.Fields(a.body), "") == `{"predictions":[[2]]}`
 	})
 	for i, row := range irises {
@@ -313,7 +313,7 @@ func (w *workbench) handlerOfTheReadme(t *testing.T, lang string) {
 func (w *workbench) cannotInstall(t *testing.T) {
 	w.must(t, "", "faas-cli", "template", "pull", w.repository)
 	w.must(t, "", "faas-cli", "new", "broken", "--lang", "python-infer")
-	w.must(t, w.password, "faas-cli", "login", "--gateway", gatewayURL, "--password-stdin")
+	w.must(t, w.password, "faas-cli", "login", "--gateway", w.door, "--password-stdin")
 	write(t, "numpy==0.0.0.1\n", 0o644, w.dir, "broken", "requirements.txt")
 	out, err := w.deploy(t)
 	if err == nil {

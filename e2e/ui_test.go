@@ -17,7 +17,7 @@ import (
 func TestWebInterface(t *testing.T) {
 	gatewayTests.takeHere(t)
 	p := newPlace(t)
-	s := p.up(t)
+	s := p.upBehind(t)
 	deploy(t, s.faas, scaled(function("ready-model", "identity:latest", "2s"), "1", "1"))
 	b := browse(t)
 	at, err := url.Parse(gatewayURL + "/ui/")

@@ -18,16 +18,35 @@ import (
 )
 
 // A user's first steps: everything starts from one stack.yml, and functions go through
-// their whole life through the stock gateway with OpenFaaS's own client.
+// their whole life with OpenFaaS's own client.
 func TestUp(t *testing.T) {
-	p := gatewayPlace(t)
+	providerTests.takeHere(t)
+	p := newPlace(t)
 	s := p.up(t)
+	t.Run("gateway's metrics", s.countsAsTheGateway)
+	s.firstSteps(t)
+}
+
+// The same first steps lead through the stock gateway.
+func TestUpBehindGateway(t *testing.T) {
+	p := gatewayPlace(t)
+	s := p.upBehind(t)
+	t.Run("web interface", s.interfaceAnswers)
+	if onCluster == nil && s.metrics(t)["gateway_service_count"] != nil {
+		t.Error("the gateway and the provider have the same metrics")
+	}
+	s.firstSteps(t)
+}
+
+// firstSteps does what both doors serve, and ends the stack.
+func (s *stack) firstSteps(t *testing.T) {
+	p := s.place
 	t.Run("list and describe", s.listed)
 	t.Run("basic auth", s.guarded)
-	t.Run("web interface", s.interfaceAnswers)
 	t.Run("every protocol alone and in batches", s.answersAreRight)
 	t.Run("deploy, scale and delete", s.deployScaleDelete)
 	t.Run("bad deployments", s.badDeployments)
+	t.Run("faas-cli", s.verbs)
 	groups := p.cgroups()
 	if len(p.instances()) == 0 {
 		t.Error("no instance is running before the end")
@@ -69,7 +88,7 @@ func own(annotations map[string]string) {
 }
 
 func (s *stack) guarded(t *testing.T) {
-	for _, at := range []string{gatewayURL, s.url} {
+	for _, at := range []string{s.door, s.url} {
 		if a := do(t, s.http, http.MethodGet, at+"/system/functions", nil); a.status != http.StatusUnauthorized {
 			t.Errorf("%s/system/functions without credentials: %d", at, a.status)
 		}
@@ -84,11 +103,24 @@ func (s *stack) guarded(t *testing.T) {
 			t.Errorf("%s/system/functions with a wrong password: %d", at, response.StatusCode)
 		}
 	}
-	if a := do(t, s.http, http.MethodGet, throughGateway("absent"), nil); a.status != http.StatusNotFound {
-		t.Errorf("an unknown function through the gateway: %d %s", a.status, a.body)
+	if a := do(t, s.http, http.MethodGet, s.through("absent"), nil); a.status != http.StatusNotFound {
+		t.Errorf("an unknown function: %d %s", a.status, a.body)
 	}
 	if _, err := s.faas.GetFunction(t.Context(), "absent", "openfaas-fn"); err == nil {
 		t.Error("an unknown function is described")
+	}
+}
+
+// countsAsTheGateway asks for the names that OpenFaaS' dashboards and alerts use.
+func (s *stack) countsAsTheGateway(t *testing.T) {
+	if err := invokeIdentity(s.http, s.through("identity"), 1); err != nil {
+		t.Fatal(err)
+	}
+	families := s.metrics(t)
+	for _, name := range []string{"gateway_function_invocation_total", "gateway_function_invocation_started", "gateway_functions_seconds", "gateway_service_count"} {
+		if len(families[name].GetMetric()) == 0 {
+			t.Errorf("there is no %s", name)
+		}
 	}
 }
 
@@ -119,7 +151,7 @@ func (s *stack) answersAreRight(t *testing.T) {
 	for i := range inputs {
 		inputs[i] = sample(t, m, i)
 		var err error
-		if alone[i], err = askBinary(s.http, throughGateway("mnist"), inputs[i]); err != nil || len(alone[i]) != 10 {
+		if alone[i], err = askBinary(s.http, s.through("mnist"), inputs[i]); err != nil || len(alone[i]) != 10 {
 			t.Fatalf("request %d alone: %v, %v", i, alone[i], err)
 		}
 	}
@@ -131,7 +163,7 @@ func (s *stack) answersAreRight(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range inputs {
 			all.Go(func() {
-				got, err := ask(s.http, throughGateway("mnist"), inputs[i])
+				got, err := ask(s.http, s.through("mnist"), inputs[i])
 				if err != nil || len(got) != len(alone[i]) {
 					t.Errorf("%s, request %d: %v, %v", name, i, got, err)
 				} else if off := furthest(got, alone[i]); off > tolerance {
@@ -194,13 +226,13 @@ func (s *stack) deployScaleDelete(t *testing.T) {
 	}
 	s.awaitAvailable(t, "full", 2)
 	await(t, patience, "two processes for two instances", func() bool { return len(s.instancesOf("full")) == 2 })
-	if err := invokeIdentity(s.http, throughGateway("full"), 7); err != nil {
+	if err := invokeIdentity(s.http, s.through("full"), 7); err != nil {
 		t.Error(err)
 	}
 	if err := s.faas.DeleteFunction(ctx, "full", "openfaas-fn"); err != nil {
 		t.Fatal(err)
 	}
-	if a := do(t, s.http, http.MethodPost, throughGateway("full"), []byte("x")); a.status != http.StatusNotFound {
+	if a := do(t, s.http, http.MethodPost, s.through("full"), []byte("x")); a.status != http.StatusNotFound {
 		t.Errorf("a deleted function answers %d", a.status)
 	}
 	await(t, patience, "the deleted function's processes to go", func() bool { return len(s.instancesOf("full")) == 0 })
@@ -227,6 +259,7 @@ func (s *stack) awaitAvailable(t *testing.T, name string, n uint64) {
 func TestUpRefuses(t *testing.T) {
 	p := gatewayPlace(t)
 	p.awaitGatewayPorts(t)
+	behind := []string{"up", "--gateway", "stock", "--listen", "127.0.0.1:0", "--stack"}
 	for _, address := range []string{"127.0.0.1:8080", "127.0.0.1:8082"} {
 		t.Run(address, func(t *testing.T) {
 			l, err := p.network.listen(address)
@@ -234,7 +267,7 @@ func TestUpRefuses(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer l.Close()
-			d := p.run(t, suite.binary, "up", "--listen", "127.0.0.1:0", "--stack", filepath.Join("testdata", "stack.yml"))
+			d := p.run(t, suite.binary, append(behind, filepath.Join("testdata", "stack.yml"))...)
 			if code := d.exit(t, patience); code != 1 {
 				t.Errorf("exit code %d", code)
 			}
@@ -242,7 +275,7 @@ func TestUpRefuses(t *testing.T) {
 			d.nothingLeft(t)
 		})
 	}
-	d := p.run(t, suite.binary, "up", "--listen", "127.0.0.1:0", "--stack", filepath.Join(p.dir, "absent.yml"))
+	d := p.run(t, suite.binary, append(behind, filepath.Join(p.dir, "absent.yml"))...)
 	if code := d.exit(t, patience); code != 1 {
 		t.Errorf("exit code %d", code)
 	}

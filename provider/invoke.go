@@ -25,8 +25,18 @@ type invocations struct{ *Server }
 // invoke answers /function/NAME and everything below it; escaped is the
 // request's path.
 func (s invocations) invoke(w http.ResponseWriter, r *http.Request, escaped string) {
-	started := time.Now()
 	name, path := splitPath(escaped, functionPrefix)
+	s.invokeFunction(w, r, name, path, nil)
+}
+
+// invokeFunction answers a request for a function with the path below it. body is what has been read of the
+// request already, nil for nothing; it is released at the end.
+func (s invocations) invokeFunction(w http.ResponseWriter, r *http.Request, name, path string, body *web.Body) {
+	if body == nil {
+		body = new(web.Body)
+	}
+	defer body.Release()
+	started := time.Now()
 	d, waited, err := s.lookUpOrWait(r.Context(), name)
 	if s.inFlight.Closed() { // Also for a function that is not back after a restart.
 		err = errDraining
@@ -44,8 +54,7 @@ func (s invocations) invoke(w http.ResponseWriter, r *http.Request, escaped stri
 		s.forward(w, r, d, path, started, waited)
 		return
 	}
-	req, held, err := s.receive(w, r, d.Name, path)
-	defer held.Release()
+	req, err := s.receive(w, r, d.Name, path, body)
 	// Enter only after the body: shutdown must not wait for a client that sends slowly.
 	if err == nil {
 		req.Waited = waited
@@ -63,7 +72,7 @@ func (s invocations) invoke(w http.ResponseWriter, r *http.Request, escaped stri
 		code = web.WriteErrorBelow(w, path, err)
 		return
 	}
-	code, late = s.dispatch(w, r, d, req, &held)
+	code, late = s.dispatch(w, r, d, req, body)
 }
 
 // observe counts an answered request. late: the answer came after the objective.
@@ -108,24 +117,26 @@ func absent(a address) error {
 }
 
 // receive reads the client's request with its whole body, as a member of a batch of the
-// function name.
-func (s invocations) receive(w http.ResponseWriter, r *http.Request, name, path string) (*frame.Request, web.Body, error) {
+// function name. It reads into held, unless that has the body already.
+func (s invocations) receive(w http.ResponseWriter, r *http.Request, name, path string, held *web.Body) (*frame.Request, error) {
 	if !methods[r.Method] {
-		return nil, web.Body{}, web.Refuse(http.StatusMethodNotAllowed, "a function cannot be invoked with method %q", web.Clip(r.Method))
+		return nil, web.Refuse(http.StatusMethodNotAllowed, "a function cannot be invoked with method %q", web.Clip(r.Method))
 	}
 	req := &frame.Request{Method: r.Method, Path: path, Query: r.URL.RawQuery, Header: r.Header}
 	head, err := prepareHeader(req, r)
 	if err != nil {
-		return nil, web.Body{}, err
+		return nil, err
 	}
-	held, err := s.bodies.Read(w, r, name, int64(head))
+	if held.BodyBuffer == nil {
+		*held, err = s.bodies.Read(w, r, name, int64(head))
+	}
 	if err != nil {
 		// Otherwise the rest of the body would be parsed as the next request.
 		w.Header()["Connection"] = []string{"close"}
-		return nil, web.Body{}, err
+		return nil, err
 	}
 	req.Body = held.Content()
-	return req, held, nil
+	return req, nil
 }
 
 // dispatch hands one request to the function's dispatcher, writes the answer and returns its

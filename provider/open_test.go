@@ -70,7 +70,7 @@ func TestOpenRoutes(t *testing.T) {
 			t.Errorf("%s /healthz: %d", method, w.Code)
 		}
 	}
-	wantJSON(t, r.do("GET", "/system/info", "").Body.String(),
+	wantJSON(t, r.do("GET", "/system/info", "", "X-Forwarded-Host", "gateway:8080").Body.String(),
 		`{"provider":"faas-infer","orchestration":"faas-infer","version":{"release":"0.1.0","sha":"abc"}}`)
 	if text := r.do("GET", "/metrics", "").Body.String(); !strings.Contains(text, `faas_infer_request_duration_seconds_count{function="mnist.openfaas-fn"} 2`) {
 		t.Error("/metrics does not show the requests")

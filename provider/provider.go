@@ -1,6 +1,6 @@
 // Package provider is the OpenFaaS provider's HTTP interface: the routes of
-// faas-provider v0.25 that deploy, describe, scale and invoke functions, and those that
-// Prometheus and the stock gateway's UI need. It parses requests and writes answers. It
+// faas-provider v0.25 that deploy, describe, scale and invoke functions, those that
+// clients of OpenFaaS ask of a gateway, and those of OpenAI's API that name a model. It parses requests and writes answers. It
 // does not run functions, which [Controller] does, nor batch requests, which
 // [Dispatcher] does. Begin reading at Server.serve.
 //

@@ -79,6 +79,8 @@ type Options struct {
 	// CORSOrigins are the origins (scheme://host[:port]) whose pages may use the
 	// /system routes in a browser; "*" stands for all. None by default.
 	CORSOrigins []string
+	// BehindGateway: a stock gateway is in front of the provider, also where a proxy is in front of the gateway.
+	BehindGateway bool
 	// Version is part of /system/info.
 	Version types.VersionInfo
 	Logger  zerolog.Logger
@@ -128,8 +130,8 @@ type Server struct {
 	restored *restoration
 	// coldWait is Options.ColdWait.
 	coldWait time.Duration
-	// several is Options.Several.
-	several bool
+	// several is Options.Several, behindGateway Options.BehindGateway.
+	several, behindGateway bool
 }
 
 // deployed is a function with the parts that the request path and the lists need.
@@ -166,7 +168,7 @@ func New(o Options) *Server {
 	s := &Server{
 		store: o.Store, controller: o.Controller, metrics: o.Metrics, credentials: o.Credentials,
 		version: o.Version, now: o.Now, log: o.Logger,
-		secrets: o.Secrets, logs: o.Logs, nodes: o.Nodes, defaults: o.Defaults, cors: web.NewCORS(o.CORSOrigins), hosts: web.NewHosts(o.Hosts), functionUser: o.FunctionUser, several: o.Several, coldWait: o.ColdWait,
+		secrets: o.Secrets, logs: o.Logs, nodes: o.Nodes, defaults: o.Defaults, cors: web.NewCORS(o.CORSOrigins), hosts: web.NewHosts(o.Hosts), functionUser: o.FunctionUser, several: o.Several, behindGateway: o.BehindGateway, coldWait: o.ColdWait,
 		sampledLog: o.Logger.Sample(&zerolog.BurstSampler{Burst: 5, Period: time.Second}),
 		inFlight:   cmp.Or(o.InFlight, web.NewGate()), namespaces: namespaces{o.Store},
 	}
@@ -203,7 +205,8 @@ func (s *Server) routes(prometheus http.Handler) {
 	s.system.Handle("/system/function/"+nameExpression, s.route(byMethod{http.MethodGet: s.describe}))
 	s.system.Handle("/system/variants/"+nameExpression, s.route(byMethod{http.MethodGet: variantRoutes{s}.list}))
 	s.system.Handle("/system/scale-function/"+nameExpression, s.route(byMethod{http.MethodPost: s.scale}))
-	s.system.Handle("/system/info", s.route(byMethod{http.MethodGet: s.info}))
+	s.system.Handle("/system/info", s.route(byMethod{http.MethodGet: gatewayRoutes{s}.info}))
+	s.system.Handle("/system/alert", s.route(byMethod{http.MethodPost: gatewayRoutes{s}.alert}))
 	s.system.Handle("/system/telemetry", s.route(byMethod{http.MethodGet: s.telemetry}))
 	s.system.Handle("/system/logs", s.route(byMethod{http.MethodGet: logRoutes{s}.show}))
 	secrets, spaces := secretRoutes{s}, namespaceRoutes{s}
@@ -275,6 +278,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	defer s.bodies.LimitRest(w, r)
 	if strings.HasPrefix(escaped, asyncPrefix) {
 		s.accept(w, r, escaped)
+		return
+	}
+	if (openAIRoutes{invocations{s}}).serve(w, r, escaped) {
 		return
 	}
 	switch err := web.RefuseCallback(r); {

@@ -12,7 +12,7 @@ usage() {
 		failed, and in how many of the rounds. Their output goes to the standard error. The
 		exit status is 1 if any test failed.
 
-		Without packages it runs all that make test runs; make ready faas-cli chromium python
+		Without packages it runs all that make test runs; make ready gateway faas-cli chromium python
 		comes first. Flags are those of go test, with values as -name=value; -C=lab, before all
 		others, chooses the lab's module.
 

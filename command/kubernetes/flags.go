@@ -48,7 +48,7 @@ func NewProviderCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "provider",
 		Short: "Run the OpenFaaS provider in a Kubernetes cluster",
-		Long: `provider takes the place of faas-netes behind a stock gateway. Functions are custom
+		Long: `provider takes the place of faas-netes and of the gateway. Functions are custom
 resources (kind Function, group faas-infer.dev), so both kubectl and faas-cli can
 deploy them. Instances of models are pods that the provider sizes and places; ordinary
 functions are Deployments with Services. Several replicas may run. All of them serve

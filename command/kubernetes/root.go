@@ -23,7 +23,7 @@ func NewRootCommand() *cobra.Command {
 	root.Use = "faas-infer-kubernetes"
 	root.Short = "Serve machine-learning models as OpenFaaS functions on a Kubernetes cluster"
 	root.Long = `faas-infer-kubernetes is faas-infer's provider for Kubernetes. It takes the place of
-faas-netes behind the stock OpenFaaS gateway. Functions are custom resources (kind
+faas-netes and of the gateway. Functions are custom resources (kind
 Function, group faas-infer.dev). Instances of models are pods that the provider sizes
 and places; ordinary functions are Deployments with Services.`
 	root.Example = `  faas-infer-kubernetes provider --kubeconfig ~/.kube/config

@@ -71,9 +71,9 @@ spec:
 	f.kubectl(t, fmt.Sprintf(manifest, dir, testcluster.NodeName), "apply", "-f", "-")
 }
 
-// answersLater requests an answer of the page's function words by a callback, through the
-// gateway's service. Gateway, NATS and provider forward the request.
-func (f *fixture) answersLater(t *testing.T) {
+// answersLater requests an answer of the page's function words by a callback, through a
+// service: the provider's, or that of the gateway, which hands the request to the provider over NATS.
+func (f *fixture) answersLater(t *testing.T, service string) {
 	t.Helper()
 	answers := make(chan string, 1)
 	l, err := net.Listen("tcp", node.NodeAddress+":0")
@@ -93,9 +93,9 @@ func (f *fixture) answersLater(t *testing.T) {
 		_ = callback.Close() // It only frees the address.
 		<-served
 	}()
-	gateway := f.forward(t, "service/gateway")
-	await(t, "the gateway to take a request", func() error {
-		url, err := gateway()
+	door := f.forward(t, service)
+	await(t, service+" to take a request", func() error {
+		url, err := door()
 		if err != nil {
 			return err
 		}

@@ -29,6 +29,7 @@ spec:
 
 const (
 	provider = "http://faas-infer.openfaas.svc.cluster.local:8081"
+	api      = "http://faas-infer-api.openfaas.svc.cluster.local:8080"
 	gateway  = "http://gateway.openfaas.svc.cluster.local:8080"
 	queue    = "http://nats.openfaas.svc.cluster.local:4222"
 	words    = "http://words.openfaas-fn.svc.cluster.local:8080"
@@ -42,10 +43,8 @@ var (
 	prometheus = [2]string{"openfaas", "pod/prometheus"}
 )
 
-// keepsOut connects from pods that network policies allow and from others. Only the gateway
-// reaches the provider, only the provider reaches the functions, everybody reaches the
-// gateway, and Prometheus reaches its targets.
-func (f *fixture) keepsOut(t *testing.T) {
+// visitors starts the pods that ask, other than the gateway.
+func (f *fixture) visitors(t *testing.T) {
 	t.Helper()
 	image, err := f.PushTools("visitor:1", map[string]string{"/bin/kubectl": filepath.Join(f.Binaries(), "bin/kubectl")}, v1.Config{})
 	if err != nil {
@@ -56,12 +55,19 @@ func (f *fixture) keepsOut(t *testing.T) {
 		f.kubectl(t, fmt.Sprintf(visitor, v[0], name, image), "apply", "-f", "-")
 		f.kubectl(t, "", "-n", v[0], "wait", "--for=condition=Ready", v[1], "--timeout=5m")
 	}
+}
+
+// keepsOut connects from pods that network policies allow and from others. Only the gateway
+// reaches the provider, only the provider reaches the functions, everybody reaches the
+// gateway, and Prometheus reaches its targets.
+func (f *fixture) keepsOut(t *testing.T) {
+	t.Helper()
 	var model string
 	await(t, "an instance of the model", func() (err error) {
 		model, err = f.instance(t)
 		return err
 	})
-	replica := "http://" + f.kubectl(t, "", "-n", "openfaas", "get", "pods", "-l", "app.kubernetes.io/component=provider", "-o", "jsonpath={.items[0].status.podIP}") + ":8081"
+	replica := f.replicas(t)[0]
 	f.reach(t, theGateway, provider+"/healthz", queue)
 	f.reach(t, stranger, gateway+"/healthz")
 	f.reach(t, neighbour, gateway+"/healthz")

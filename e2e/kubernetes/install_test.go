@@ -65,8 +65,8 @@ func readPage(t *testing.T, name string) []guide.Block {
 	return page
 }
 
-// The steps of docs/kubernetes.md and the pages in docs/kubernetes work. yaml/ installs two replicas of the provider, the
-// stock gateway and NATS in pods. They find each other by their services' names, with only
+// The steps of docs/kubernetes.md and the pages in docs/kubernetes work. yaml/ installs two replicas of the provider and
+// NATS in pods, and later the stock gateway in front. They find each other by their services' names, with only
 // their own rights and within Pod Security's "restricted". Both replicas serve functions
 // that faas-cli and kubectl deploy, asynchronously too. Nobody reaches what network
 // policies forbid, and everything can be removed.
@@ -96,8 +96,15 @@ func TestInstalled(t *testing.T) {
 	}
 	f.bothServe(t)
 	began := time.Now()
-	f.answersLater(t)
+	f.answersLater(t, "service/faas-infer-api")
 	t.Logf("an asynchronous answer after %v", time.Since(began).Round(time.Millisecond))
+	f.visitors(t)
+	f.reach(t, stranger, api+"/healthz")
+	f.reach(t, neighbour, api+"/healthz")
+	if err := r.Follow(t.Context(), readPage(t, "kubernetes/gateway.md")); err != nil {
+		t.Fatalf("docs/kubernetes/gateway.md, %v\n%s", err, f.lastLogs(t, "app.kubernetes.io/part-of=faas-infer", 40))
+	}
+	f.answersLater(t, "service/gateway")
 	began = time.Now()
 	f.keepsOut(t)
 	t.Logf("network policies looked at in %v", time.Since(began).Round(time.Millisecond))
@@ -117,14 +124,9 @@ var passing = regexp.MustCompile(`until it (does|works)|tried again|deadline exc
 // bothServe sends requests for the page's functions to each replica.
 func (f *fixture) bothServe(t *testing.T) {
 	t.Helper()
-	addresses := strings.Fields(f.kubectl(t, "", "-n", "openfaas", "get", "pods", "-l", "app.kubernetes.io/component=provider",
-		"--field-selector=status.phase=Running", "-o", "jsonpath={.items[*].status.podIP}"))
-	if len(addresses) != 2 {
-		t.Fatalf("providers are at %v", addresses)
-	}
-	for _, address := range addresses {
-		await(t, "the model's answer at "+address, func() error {
-			got, err := get(t.Context(), http.MethodPost, "http://"+address+":8081/function/mnist", blackPicture)
+	for _, replica := range f.replicas(t) {
+		await(t, "the model's answer at "+replica, func() error {
+			got, err := get(t.Context(), http.MethodPost, replica+"/function/mnist", blackPicture)
 			if err == nil && !strings.Contains(got, "predictions") {
 				err = errors.New(got)
 			}
@@ -136,6 +138,24 @@ func (f *fixture) bothServe(t *testing.T) {
 			t.Errorf("a provider says %s", line)
 		}
 	}
+}
+
+// replicas waits until there are two replicas of the provider, and returns their URLs.
+func (f *fixture) replicas(t *testing.T) (urls []string) {
+	t.Helper()
+	await(t, "two replicas", func() error {
+		urls = nil
+		text, err := f.Kubectl(t.Context(), "", "-n", "openfaas", "get", "pods", "-l", "app.kubernetes.io/component=provider",
+			"-o", "jsonpath={.items[*].status.podIP}")
+		for _, address := range strings.Fields(text) {
+			urls = append(urls, "http://"+address+":8081")
+		}
+		if err == nil && len(urls) != 2 {
+			err = fmt.Errorf("they are at %v", urls)
+		}
+		return err
+	})
+	return urls
 }
 
 // blackPicture is a request to mnist with a black image.

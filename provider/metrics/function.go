@@ -41,9 +41,10 @@ func Reasons() []Reason {
 // concurrent use. Those for requests and batches neither allocate nor lock, except for a
 // function's first one.
 type FunctionMetrics struct {
-	name     string
-	metrics  *Metrics
-	inFlight atomic.Int64
+	name    string
+	metrics *Metrics
+	// started counts the requests taken. Those that are not among codes are in flight.
+	started atomic.Uint64
 	// codes maps a status code to its count. A new code makes a new map, so counting
 	// needs no lock.
 	codes   atomic.Pointer[map[int]*atomic.Uint64]
@@ -112,13 +113,12 @@ func (f *FunctionMetrics) observe(l *late, value float64) {
 func (f *FunctionMetrics) Name() string { return f.name }
 
 // Begin counts a request in flight until ObserveRequest.
-func (f *FunctionMetrics) Begin() { f.inFlight.Add(1) }
+func (f *FunctionMetrics) Begin() { f.started.Add(1) }
 
 // ObserveRequest counts a request that was answered with an HTTP status code (499: the
 // client hung up). total is the time from its arrival to its answer. Call it once for
 // each Begin.
 func (f *FunctionMetrics) ObserveRequest(code int, total time.Duration) {
-	f.inFlight.Add(-1)
 	f.count(code).Add(1)
 	f.observe(&f.total, total.Seconds())
 }
@@ -146,6 +146,13 @@ func (f *FunctionMetrics) Answered() uint64 {
 		sum += n.Load()
 	}
 	return sum
+}
+
+// inFlight returns the number of requests taken and not yet answered. It reads the answers first, so it is
+// never negative.
+func (f *FunctionMetrics) inFlight() uint64 {
+	answered := f.Answered()
+	return f.started.Load() - answered
 }
 
 // ObserveQueue records how long one request waited for its batch.

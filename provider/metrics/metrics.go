@@ -199,7 +199,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(m.requests, prometheus.CounterValue, float64(i.Count), i.Function, strconv.Itoa(i.Code))
 	}
 	for _, f := range m.all() {
-		ch <- prometheus.MustNewConstMetric(m.inFlight, prometheus.GaugeValue, float64(f.inFlight.Load()), f.name)
+		ch <- prometheus.MustNewConstMetric(m.inFlight, prometheus.GaugeValue, float64(f.inFlight()), f.name)
 		if relay := f.relayed(); relay.Count > 0 {
 			ch <- prometheus.MustNewConstHistogram(m.shadows.relay, relay.Count, relay.Sum, relay.Buckets, f.name)
 		}

@@ -51,10 +51,13 @@ func WriteError(w http.ResponseWriter, err error) int {
 
 // WriteErrorBelow is [WriteError] for a path below a function. The inference protocols have the
 // paths /v1 and /v2; their clients parse every answer as JSON, so there the sentence is
-// {"error": "…"}. Clients of functions see no paths of this machine ([Conceal]). With an empty path it is WriteError.
+// {"error": "…"}, or what [WriteOpenAIError] writes. Clients of functions see no paths of this machine ([Conceal]). With an empty path it is WriteError.
 func WriteErrorBelow(w http.ResponseWriter, path string, err error) int {
 	if path == "" {
 		return WriteError(w, err)
+	}
+	if IsOpenAI(path) {
+		return WriteOpenAIError(w, err)
 	}
 	sentence := Conceal(err.Error())
 	first, _, _ := strings.Cut(strings.TrimLeft(path, "/"), "/")
@@ -62,6 +65,39 @@ func WriteErrorBelow(w http.ResponseWriter, path string, err error) int {
 		return writeError(w, err, "text/plain; charset=utf-8", sentence+"\n")
 	}
 	text, jsonErr := json.Marshal(map[string]string{"error": sentence})
+	if jsonErr != nil {
+		return WriteError(w, jsonErr)
+	}
+	return writeError(w, err, "application/json", string(text)+"\n")
+}
+
+// IsOpenAI reports whether a path is one of OpenAI's API that names a model in its body.
+func IsOpenAI(path string) bool {
+	return path == "/v1/embeddings" || path == "/v1/completions" || path == "/v1/chat/completions"
+}
+
+// WriteOpenAIError is [WriteError] in the form of OpenAI's API. It hides paths of this machine as WriteErrorBelow does.
+func WriteOpenAIError(w http.ResponseWriter, err error) int {
+	status := StatusOf(err)
+	var out struct {
+		Error struct {
+			Message string  `json:"message"`
+			Type    string  `json:"type"`
+			Param   *string `json:"param"`
+			Code    string  `json:"code"`
+		} `json:"error"`
+	}
+	out.Error.Message, out.Error.Type = Conceal(err.Error()), "invalid_request_error"
+	out.Error.Code = strings.ReplaceAll(strings.ToLower(http.StatusText(status)), " ", "_")
+	switch {
+	case status == http.StatusNotFound:
+		out.Error.Code = "model_not_found"
+	case status == http.StatusTooManyRequests:
+		out.Error.Type, out.Error.Code = "requests", "rate_limit_exceeded"
+	case status >= http.StatusInternalServerError:
+		out.Error.Type = "server_error"
+	}
+	text, jsonErr := json.Marshal(out)
 	if jsonErr != nil {
 		return WriteError(w, jsonErr)
 	}

@@ -98,6 +98,15 @@ func (s *BodyReader) Read(w http.ResponseWriter, r *http.Request, function strin
 	return s.read(w, r, s.Max, function, head)
 }
 
+// Assign counts what a body read for no function holds for this one. The error is a *Error, 429 or 503; then the
+// body holds nothing.
+func (s *BodyReader) Assign(b *Body, r *http.Request, function string) error {
+	n := b.Held()
+	b.Release()
+	b.Charge = s.held.Charge(r, function)
+	return b.Take(n)
+}
+
 // Hold counts the head of a request whose body is streamed. Release the charge when the request
 // has ended.
 func (s *BodyReader) Hold(r *http.Request, function string, head int64) (Charge, error) {

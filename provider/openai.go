@@ -1,0 +1,129 @@
+package provider
+
+import (
+	"bytes"
+	"cmp"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/faas-infer/faas-infer/provider/web"
+)
+
+// openAIModels is the path of OpenAI's list of models.
+const openAIModels = "/v1/models"
+
+// openAIRoutes serves the paths of OpenAI's API: it lists models, and hands a request to the function that
+// its body names as the model.
+type openAIRoutes struct{ invocations }
+
+// serve answers a request with one of these paths. It returns false for every other one.
+func (s openAIRoutes) serve(w http.ResponseWriter, r *http.Request, escaped string) bool {
+	id, one := strings.CutPrefix(escaped, openAIModels+"/")
+	listed := one || escaped == openAIModels
+	if !listed && !web.IsOpenAI(escaped) {
+		return false
+	}
+	allowed := []string{http.MethodPost}
+	if listed {
+		allowed = []string{http.MethodGet, http.MethodHead}
+	}
+	err := web.RefuseCallback(r)
+	switch {
+	case err != nil:
+	case !slices.Contains(allowed, r.Method):
+		w.Header().Set("Allow", strings.Join(allowed, ", "))
+		err = web.Refuse(http.StatusMethodNotAllowed, "%s takes %s, not %q", web.Clip(escaped), strings.Join(allowed, ", "), web.Clip(r.Method))
+	case one:
+		err = s.describe(w, id)
+	case listed:
+		err = s.list(w, r)
+	default:
+		err = s.invokeNamed(w, r, escaped)
+	}
+	if err != nil {
+		web.WriteOpenAIError(w, err)
+	}
+	return true
+}
+
+// openAIModel is a function as OpenAI's API shows a model.
+type openAIModel struct {
+	ID     string `json:"id"`
+	Object string `json:"object"`
+	// Created is the time of the first deployment in seconds since 1970.
+	Created int64  `json:"created"`
+	OwnedBy string `json:"owned_by"`
+}
+
+// model returns a function as a model, and whether it is one and can answer.
+func (s openAIRoutes) model(d *deployed) (openAIModel, bool) {
+	m := openAIModel{ID: d.Deployment.Service, Object: "model", Created: d.CreatedAt.Unix(), OwnedBy: d.Deployment.Namespace}
+	if m.OwnedBy != DefaultNamespace {
+		m.ID = d.Name
+	}
+	now := s.statusOf(d)
+	return m, d.Inference.IsInference && !d.isBroken() && (now.Problem == "" || now.Slight)
+}
+
+// list is GET /v1/models: the functions with an objective that can answer, in all namespaces.
+func (s openAIRoutes) list(w http.ResponseWriter, r *http.Request) error {
+	if err := s.restored.wait(r.Context()); err != nil {
+		return err
+	}
+	models := []openAIModel{}
+	for _, functions := range s.sorted().byNamespace {
+		for _, d := range functions {
+			if m, ok := s.model(d); ok {
+				models = append(models, m)
+			}
+		}
+	}
+	slices.SortFunc(models, func(a, b openAIModel) int { return cmp.Compare(a.ID, b.ID) })
+	web.WriteJSON(w, map[string]any{"object": "list", "data": models})
+	return nil
+}
+
+// describe is GET /v1/models/ID.
+func (s openAIRoutes) describe(w http.ResponseWriter, id string) error {
+	name, _ := splitPath("/"+id, "/")
+	d, err := s.lookUp(name)
+	if err != nil {
+		return err
+	}
+	m, ok := s.model(d)
+	if !ok {
+		return web.Refuse(http.StatusNotFound, "function %s serves no model that can answer", d.Name)
+	}
+	web.WriteJSON(w, m)
+	return nil
+}
+
+// invokeNamed reads a request's body, and invokes the function that its field "model" names with the same path
+// and body.
+func (s openAIRoutes) invokeNamed(w http.ResponseWriter, r *http.Request, path string) error {
+	body, err := s.bodies.Read(w, r, "", int64(headSize(path, r.URL.RawQuery, r.Header)))
+	if err != nil {
+		w.Header()["Connection"] = []string{"close"} // Do not wait for the rest of the body.
+		return err
+	}
+	var named struct {
+		Model string `json:"model"`
+	}
+	err = web.ParseJSON(body.Content(), `an object with "model"`, &named)
+	if err == nil && named.Model == "" {
+		err = web.Refuse(http.StatusBadRequest, `model is missing: the request body must name a function in the field "model"; GET %s lists them`, openAIModels)
+	}
+	if err == nil {
+		err = s.bodies.Assign(&body, r, named.Model)
+	}
+	if err != nil {
+		body.Free()
+		body.Release()
+		return err
+	}
+	r.Body, r.ContentLength, r.TransferEncoding = io.NopCloser(bytes.NewReader(body.Content())), int64(len(body.Content())), nil
+	s.invokeFunction(w, r, named.Model, path, &body)
+	return nil
+}

@@ -1,0 +1,161 @@
+package provider
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/openfaas/faas-provider/types"
+
+	"github.com/faas-infer/faas-infer/instance/frame"
+	"github.com/faas-infer/faas-infer/provider/web"
+)
+
+// atPath answers with the request's path and body.
+func atPath(_ context.Context, req *frame.Request) (*frame.Response, error) {
+	return &frame.Response{Status: 200, Header: http.Header{}, Body: fmt.Appendf(nil, "%s?%s %s", req.Path, req.Query, req.Body)}, nil
+}
+
+// forwarderFunc is the forwarder of an ordinary function that answers with path and body.
+type forwarderFunc struct{ dispatcherFunc }
+
+func (forwarderFunc) Forward(w http.ResponseWriter, r *http.Request, path string, _ time.Duration, _ func(int64) error) int {
+	fmt.Fprintf(w, "program %s %d ", path, r.ContentLength)
+	_, _ = io.Copy(w, r.Body)
+	return http.StatusOK
+}
+
+// The body's model names the function, which gets the path and the body as they were sent.
+func TestOpenAIInvokes(t *testing.T) {
+	r := newRig(t, nil)
+	r.controller.dispatcher = dispatcherFunc(atPath)
+	r.deploy(t, nil)
+	r.deploy(t, func(d *types.FunctionDeployment) { d.Service, d.Namespace = "text", "team-a" })
+	for _, path := range []string{"/v1/embeddings", "/v1/completions", "/v1/chat/completions"} {
+		for _, name := range []string{"mnist", "mnist.openfaas-fn", "text.team-a"} {
+			body := `{"input": ["a", "b"], "model": "` + name + `"}`
+			if w := r.do("POST", path+"?a=b", body); w.Code != 200 || w.Body.String() != path+"?a=b "+body {
+				t.Errorf("%s at %s: %d %s", name, path, w.Code, w.Body)
+			}
+		}
+	}
+	if text := r.do("GET", "/metrics", "").Body.String(); !strings.Contains(text, `faas_infer_requests_total{code="200",function="mnist.openfaas-fn"} 6`) {
+		t.Error("the requests are not counted")
+	}
+	if held := r.bodies.Held(); held != 0 {
+		t.Errorf("%d bytes are held after the answers", held)
+	}
+}
+
+// OpenAI's clients parse errors in its own form.
+func TestOpenAIErrors(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.Bodies = web.NewBodyReader(100, time.Second, 1<<20) })
+	r.deploy(t, nil)
+	r.controller.problem = "the model cannot be read"
+	for _, c := range []struct {
+		method, path, body string
+		status             int
+		kind, code, words  string
+	}{
+		{"POST", "/v1/embeddings", `{"model": "absent"}`, 404, "invalid_request_error", "model_not_found", `"absent"`},
+		{"POST", "/v1/embeddings", `{"model": "text.nowhere"}`, 404, "invalid_request_error", "model_not_found", `"nowhere"`},
+		{"POST", "/v1/embeddings", `{"model": "mnist."}`, 400, "invalid_request_error", "bad_request", "ends in a dot"},
+		{"POST", "/v1/embeddings", `{"input": "a"}`, 400, "invalid_request_error", "bad_request", "model is missing"},
+		{"POST", "/v1/embeddings", `{"model": 5}`, 400, "invalid_request_error", "bad_request", "model"},
+		{"POST", "/v1/chat/completions", ``, 400, "invalid_request_error", "bad_request", "empty"},
+		{"POST", "/v1/completions", `["mnist"]`, 400, "invalid_request_error", "bad_request", "object"},
+		{"POST", "/v1/completions", `{"model": "mnist"`, 400, "invalid_request_error", "bad_request", "JSON"},
+		{"POST", "/v1/embeddings", `{"model": "mnist", "input": "` + strings.Repeat("a", 100) + `"}`, 413, "invalid_request_error", "request_entity_too_large", "100 bytes"},
+		{"GET", "/v1/embeddings", ``, 405, "invalid_request_error", "method_not_allowed", "POST"},
+		{"POST", "/v1/models", `{}`, 405, "invalid_request_error", "method_not_allowed", "GET"},
+		{"GET", "/v1/models/absent", ``, 404, "invalid_request_error", "model_not_found", `"absent"`},
+		{"GET", "/v1/models/mnist", ``, 404, "invalid_request_error", "model_not_found", "no model that can answer"},
+		{"POST", "/function/absent/v1/embeddings", `{}`, 404, "invalid_request_error", "model_not_found", `"absent"`},
+	} {
+		w := r.do(c.method, c.path, c.body)
+		var got struct {
+			Error struct{ Message, Type, Code string }
+		}
+		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Header().Get("Content-Type") != "application/json" {
+			t.Errorf("%s %s %s: %v, %s", c.method, c.path, c.body, err, w.Body)
+		}
+		if w.Code != c.status || got.Error.Type != c.kind || got.Error.Code != c.code || !strings.Contains(got.Error.Message, c.words) {
+			t.Errorf("%s %s %s: %d %+v", c.method, c.path, c.body, w.Code, got.Error)
+		}
+	}
+	if held := r.bodies.Held(); held != 0 {
+		t.Errorf("%d bytes are held after the answers", held)
+	}
+	if w := r.do("POST", "/v1/models/mnist:predict/x", "", web.FunctionStatusHeader, "200"); w.Code != http.StatusForbidden {
+		t.Errorf("a callback gets %d", w.Code)
+	}
+	if w := r.do("GET", "/v1/files", ""); w.Code != http.StatusNotFound {
+		t.Errorf("another path of OpenAI's API: %d %s", w.Code, w.Body)
+	}
+}
+
+// A refusal that invites another try says when.
+func TestOpenAIRefusals(t *testing.T) {
+	r := newRig(t, nil)
+	r.controller.dispatcher = dispatcherFunc(func(context.Context, *frame.Request) (*frame.Response, error) {
+		return nil, retryError{http.StatusTooManyRequests, time.Second}
+	})
+	r.deploy(t, nil)
+	w := r.do("POST", "/v1/embeddings", `{"model": "mnist"}`)
+	if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "1" || !strings.Contains(w.Body.String(), `"code":"rate_limit_exceeded"`) {
+		t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
+	}
+}
+
+// An ordinary function gets the request, too, with the length of its body.
+func TestOpenAIToPrograms(t *testing.T) {
+	r := newRig(t, nil)
+	r.controller.dispatcher = forwarderFunc{}
+	r.deploy(t, func(d *types.FunctionDeployment) { d.Annotations = nil })
+	server := httptest.NewServer(r.Handler())
+	defer server.Close()
+	// A body without a length.
+	body := struct{ *strings.Reader }{strings.NewReader(`{"model": "mnist"}`)}
+	response, err := http.Post(server.URL+"/v1/completions", "application/json", body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if text := readAll(t, response.Body); !strings.HasPrefix(text, "program /v1/completions 18") || !strings.HasSuffix(text, `{"model": "mnist"}`) {
+		t.Errorf("the program got %q", text)
+	}
+	if list := r.do("GET", "/v1/models", "").Body.String(); list != `{"data":[],"object":"list"}`+"\n" {
+		t.Errorf("a program is listed as a model: %s", list)
+	}
+}
+
+// The models are the functions with an objective that can answer, without credentials as invocations are.
+func TestOpenAIModels(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.Credentials = credentials })
+	deploy := func(text string) {
+		t.Helper()
+		if w := r.do("POST", "/system/functions", text, "Authorization", "Basic YWRtaW46c2VjcmV0"); w.Code != 202 {
+			t.Fatalf("%d %s", w.Code, w.Body)
+		}
+	}
+	deploy(deployment(nil))
+	deploy(deployment(func(d *types.FunctionDeployment) { d.Service, d.Namespace = "text", "team-a" }))
+	want := fmt.Sprintf(`{"data":[{"id":"mnist","object":"model","created":%d,"owned_by":"openfaas-fn"},{"id":"text.team-a","object":"model","created":%[1]d,"owned_by":"team-a"}],"object":"list"}`, now.Unix())
+	if w := r.do("GET", "/v1/models", ""); w.Code != 200 || strings.TrimSpace(w.Body.String()) != want {
+		t.Errorf("%d %s, want %s", w.Code, w.Body, want)
+	}
+	one := fmt.Sprintf(`{"id":"text.team-a","object":"model","created":%d,"owned_by":"team-a"}`, now.Unix())
+	if w := r.do("GET", "/v1/models/text.team-a", ""); w.Code != 200 || strings.TrimSpace(w.Body.String()) != one {
+		t.Errorf("%d %s, want %s", w.Code, w.Body, one)
+	}
+	r.controller.problem = "the model cannot be read"
+	if w := r.do("GET", "/v1/models", ""); w.Body.String() != `{"data":[],"object":"list"}`+"\n" {
+		t.Errorf("functions that cannot answer are listed: %s", w.Body)
+	}
+}
