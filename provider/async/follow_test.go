@@ -477,6 +477,7 @@ func TestNearestDeadlineFirst(t *testing.T) {
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns, now := newTurns(2), time.Now()
+		var mu sync.Mutex
 		var order []uint64
 		enter := func(ctx context.Context, draining chan struct{}, sequence uint64, deadline time.Duration) {
 			go func() {
@@ -484,7 +485,9 @@ func TestTurns(t *testing.T) {
 				if !ok {
 					return
 				}
+				mu.Lock()
 				order = append(order, sequence)
+				mu.Unlock()
 				time.Sleep(time.Second)
 				leave()
 			}()

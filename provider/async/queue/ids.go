@@ -59,7 +59,7 @@ func seal(key []byte, sequence uint64) []byte {
 
 // following returns the configurations of the streams of states and results. They hold what
 // may be lost, so they begin small, and old states make room for new ones.
-func (b *Broker) following() ([]jetstream.StreamConfig, error) {
+func following(o BrokerOptions) ([]jetstream.StreamConfig, error) {
 	key := make([]byte, 32)
 	if _, err := rand.Read(key); err != nil {
 		return nil, fmt.Errorf("key of the IDs: %w", err)
@@ -67,14 +67,14 @@ func (b *Broker) following() ([]jetstream.StreamConfig, error) {
 	states := jetstream.StreamConfig{
 		Name: StateStream, Description: "faas-infer: what became of asynchronous invocations", Subjects: []string{StateSubjects + ">"},
 		Discard: jetstream.DiscardOld, MaxBytes: maxStates, MaxAge: StateAge, MaxMsgsPerSubject: 1, AllowDirect: true,
-		Storage: jetstream.FileStorage, Replicas: b.options.Replicas, Metadata: map[string]string{keyName: hex.EncodeToString(key)},
+		Storage: jetstream.FileStorage, Replicas: o.Replicas, Metadata: map[string]string{keyName: hex.EncodeToString(key)},
 	}
 	all := []jetstream.StreamConfig{states}
-	if b.options.MaxResults > 0 {
+	if o.MaxResults > 0 {
 		results := states
 		results.Name, results.Description, results.Subjects = ResultStream, "faas-infer: results that clients asked to keep", []string{ResultSubjects + ">"}
 		// A full stream refuses new results: those that it has were promised.
-		results.Discard, results.MaxBytes, results.MaxMsgs = jetstream.DiscardNew, b.options.MaxResults, b.options.MaxResultCount
+		results.Discard, results.MaxBytes, results.MaxMsgs = jetstream.DiscardNew, o.MaxResults, o.MaxResultCount
 		// An older server keeps each result for MaxKeep.
 		results.MaxAge, results.AllowMsgTTL, results.Metadata = MaxKeep, true, nil
 		all = append(all, results)
@@ -84,11 +84,11 @@ func (b *Broker) following() ([]jetstream.StreamConfig, error) {
 
 // makeFollowing creates the streams of states and results, or changes their sizes. The queue works
 // without them, so a server without room for them is no error.
-func (b *Broker) makeFollowing(ctx context.Context) error {
-	all, err := b.following()
+func makeFollowing(ctx context.Context, b *Broker) error {
+	all, err := following(b.options)
 	for _, s := range all {
 		if err == nil {
-			err = b.makeOne(ctx, s)
+			err = makeOne(ctx, b.js, s)
 		}
 	}
 	if tooLarge(err) {
@@ -98,20 +98,20 @@ func (b *Broker) makeFollowing(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return b.loadKey(ctx)
+	return loadKey(ctx, b)
 }
 
 // makeOne creates a stream, as far as half its size, a quarter and so on where there is less room, or
 // gives one that exists another size.
-func (b *Broker) makeOne(ctx context.Context, s jetstream.StreamConfig) error {
-	found, err := b.js.Stream(ctx, s.Name)
+func makeOne(ctx context.Context, js jetstream.JetStream, s jetstream.StreamConfig) error {
+	found, err := js.Stream(ctx, s.Name)
 	if err == nil {
 		is := found.CachedInfo().Config
 		if is.MaxBytes == s.MaxBytes && is.MaxMsgs == s.MaxMsgs {
 			return nil
 		}
 		is.MaxBytes, is.MaxMsgs = s.MaxBytes, s.MaxMsgs
-		if _, err = b.js.UpdateStream(ctx, is); tooLarge(err) {
+		if _, err = js.UpdateStream(ctx, is); tooLarge(err) {
 			return nil // It stays as it is.
 		}
 	}
@@ -120,7 +120,7 @@ func (b *Broker) makeOne(ctx context.Context, s jetstream.StreamConfig) error {
 	}
 	for range smallest {
 		// Unlike an update, it changes no stream, and no key, that another replica has just made.
-		if _, err = b.js.CreateStream(ctx, s); !tooLarge(err) {
+		if _, err = js.CreateStream(ctx, s); !tooLarge(err) {
 			break
 		}
 		s.MaxBytes /= 2
@@ -133,7 +133,7 @@ func (b *Broker) makeOne(ctx context.Context, s jetstream.StreamConfig) error {
 
 // loadKey reads the key of the IDs. The work stream's time of creation is part of it, because another
 // stream would count its messages from 1 again.
-func (b *Broker) loadKey(ctx context.Context) error {
+func loadKey(ctx context.Context, b *Broker) error {
 	states, err := b.js.Stream(ctx, StateStream)
 	if err != nil {
 		return b.explain(StateStream, err)

@@ -93,7 +93,7 @@ func (b *Broker) makeStreams(ctx context.Context) error {
 			if halved > 0 {
 				b.log.Warn().Int64("bytes", most).Msg("the NATS server has no room for more: the queue of asynchronous requests is smaller than usual")
 			}
-			return b.makeFollowing(ctx)
+			return makeFollowing(ctx, b)
 		}
 	}
 	return err
