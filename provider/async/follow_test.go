@@ -476,7 +476,7 @@ func TestNearestDeadlineFirst(t *testing.T) {
 // Turns are handed out by deadline, then by age, and one that is given up leaves no trace.
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		turns, now := newTurns(2), time.Now()
+		turns, now := newTurns(1), time.Now()
 		var mu sync.Mutex
 		var order []uint64
 		enter := func(ctx context.Context, draining chan struct{}, sequence uint64, deadline time.Duration) {
@@ -502,22 +502,21 @@ func TestTurns(t *testing.T) {
 		enter(t.Context(), draining, 6, 2*time.Second)
 		enter(t.Context(), draining, 5, 2*time.Second)
 		enter(t.Context(), draining, 7, time.Hour)
-		if s := turns.begun("k", queue.PoolStats{Running: 7, Held: 9}); s != (queue.PoolStats{Running: 2, Held: 4}) {
+		if s := turns.begun("k", queue.PoolStats{Running: 7, Held: 9}); s != (queue.PoolStats{Running: 1, Held: 3}) {
 			t.Errorf("begun %+v", s)
 		}
 		stop()
-		time.Sleep(1500 * time.Millisecond)
+		time.Sleep(time.Minute)
 		synctest.Wait()
-		time.Sleep(time.Second)
-		synctest.Wait()
-		if want := []uint64{1, 2, 5, 6, 3, 7}; !slices.Equal(order, want) {
+		if want := []uint64{1, 5, 6, 3, 2, 7}; !slices.Equal(order, want) {
 			t.Errorf("order %v, want %v", order, want)
 		}
 		enter(t.Context(), draining, 8, time.Hour)
+		enter(t.Context(), draining, 9, time.Hour)
 		close(draining)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if len(order) != 6 || len(turns.by) != 0 {
+		if len(order) != 7 || len(turns.by) != 0 {
 			t.Errorf("order %v, %d lines left", order, len(turns.by))
 		}
 	})
