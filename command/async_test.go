@@ -84,7 +84,7 @@ func TestAsyncCommand(t *testing.T) {
 		t.Errorf("%q %v", out, err)
 	}
 	for i := range 3 {
-		if err := q.Enqueue(t.Context(), &types.QueueRequest{Function: "echo", Body: []byte(fmt.Sprint("body", i))}); err != nil {
+		if _, err := q.Enqueue(t.Context(), &types.QueueRequest{Function: "echo", Body: []byte(fmt.Sprint("body", i))}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -20,6 +20,7 @@ type asyncFlags struct {
 	replicas                  int
 	sync                      time.Duration
 	concurrency               int
+	results, resultCount      int64
 	callbackTimeout           time.Duration
 	privateRedirects, noCalls bool
 }
@@ -32,6 +33,8 @@ func (f *asyncFlags) register(flags *pflag.FlagSet) {
 	flags.IntVar(&f.replicas, "nats-replicas", 0, "number of servers of the cluster at --nats that keep each request, from 1 to 5 (default: the server's own number, and for streams that exist as it is)")
 	flags.DurationVar(&f.sync, "nats-sync", queue.DefaultSync, "how often accepted requests are synced to disk, in case the machine loses power; a killed process loses none")
 	flags.IntVar(&f.concurrency, "async-concurrency", 0, "maximum number of asynchronous requests of one function that are executed at once (default 256)")
+	flags.Int64Var(&f.results, "async-results", queue.DefaultMaxResults, "maximum size in bytes of all results that clients ask to keep (X-Keep-Result); 0 keeps none")
+	flags.Int64Var(&f.resultCount, "async-results-count", queue.DefaultMaxCount, "maximum number of these results")
 	flags.DurationVar(&f.callbackTimeout, "callback-timeout", async.DefaultCallbackTimeout, "how long posting a result to a callback URL may take")
 	flags.BoolVar(&f.privateRedirects, "callback-private-redirects", false, "let a callback be redirected to a private address")
 	flags.BoolVar(&f.noCalls, "callback-public-only", false, "refuse callback URLs that lead to private addresses")
@@ -45,6 +48,7 @@ func (f *ProviderFlags) openAsync(ctx context.Context, s *runningProvider, bodie
 		Invoker: s.provider, Functions: s.provider, Spare: provider.BestEffort{Server: s.provider}, Several: s.parts.Several,
 		Callback: async.CallbackOptions{Timeout: f.nats.callbackTimeout, AllowPrivateRedirects: f.nats.privateRedirects, ForbidPrivate: f.nats.noCalls},
 		MaxBody:  f.maxBody, BodyTimeout: f.bodyTimeout, Bodies: bodies, Concurrency: f.nats.concurrency, MaxHeld: held, SpareHeld: spareHeld,
+		MaxResults: f.nats.results, MaxResultCount: f.nats.resultCount,
 		Registerer: s.registry, Logger: s.log,
 	})
 }

@@ -155,6 +155,23 @@ func TestAsyncCallbacks(t *testing.T) {
 			if c, _ := r.of(model); !strings.Contains(c.body, "predictions") {
 				t.Errorf("the model's callback is %+v", c)
 			}
+			if w.throughGateway() {
+				return // It tells no ID.
+			}
+			a := do(t, w.http, http.MethodPost, w.base+"/async-function/echo", []byte("kept"), "X-Keep-Result", "10m", "X-Infer-Deadline", "10s")
+			at := w.base + a.header.Get("Location")
+			if a.header.Get("Location") != "/async-function/"+a.header.Get("X-Call-Id") {
+				t.Errorf("%d %v", a.status, a.header)
+			}
+			s.await(t, patience, "a kept result", func() bool { return do(t, w.http, http.MethodGet, at+"/result", nil).status == http.StatusOK })
+			if kept := do(t, w.http, http.MethodGet, at+"/result", nil); string(kept.body) != "kept" || kept.header.Get("X-Function-Status") != "200" {
+				t.Errorf("%s %v", kept.body, kept.header)
+			}
+			for _, method := range []string{http.MethodGet, http.MethodDelete} {
+				if p := do(t, w.http, method, at, nil); p.status != http.StatusOK || !strings.Contains(string(p.body), `"state":"done"`) {
+					t.Errorf("%s: %d %s", method, p.status, p.body)
+				}
+			}
 		})
 	}
 	s.stop(t)

@@ -16,7 +16,7 @@ const asyncPrefix = "/async-function/"
 // implements it.
 type Async interface {
 	// Accept answers a request to /async-function/NAME and below: 202 once it is
-	// stored. path is the rest of the request's path after NAME, "/" if there is none.
+	// stored. NAME is the ID of such a request if the method is GET or DELETE. path is the rest of the request's path after NAME, "/" if there is none.
 	// If it returns an error, the caller writes the answer.
 	Accept(w http.ResponseWriter, r *http.Request, name, path string) error
 	// System serves /system/async and below. The caller has authenticated the client.
@@ -46,7 +46,6 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, escaped string) 
 		return
 	}
 	defer s.inFlight.Leave()
-	web.IdentifyCall(w.Header(), r.Header, time.Now())
 	name, path := splitPath(escaped, asyncPrefix)
 	s.answerError(w, r, s.async.Accept(w, r, name, path))
 }

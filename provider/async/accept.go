@@ -1,13 +1,14 @@
 package async
 
 import (
+	"cmp"
+	"crypto/rand"
 	"errors"
 	"net/http"
 	"net/url"
 	"strconv"
 	"time"
 
-	"github.com/nats-io/nuid"
 	"github.com/openfaas/faas-provider/types"
 
 	"github.com/faas-infer/faas-infer/provider/async/queue"
@@ -19,14 +20,19 @@ import (
 const maxReading = 256 << 20
 
 // Accept is POST /async-function/NAME[/path]: it stores the request and answers
-// 202 with X-Call-Id. path is the rest of the path after NAME, still escaped. If Accept
+// 202 with X-Call-Id, and with the URL of the request as Location. GET and DELETE are for such a
+// URL. path is the rest of the path after NAME, still escaped. If Accept
 // returns an error, the caller writes the answer. The error is a *web.Error: 400 for an
-// invalid callback URL or class, 404 for a function that is not deployed, 405 for another method,
+// invalid callback URL, class, deadline or time to keep the result, 404 for a function that is not deployed, 405 for another method,
 // 408 for a body that comes too slowly, 413 for one that is too large, 503 if the request
 // cannot be stored.
 func (q *Queue) Accept(w http.ResponseWriter, r *http.Request, name, path string) error {
-	if r.Method != http.MethodPost {
-		w.Header().Set("Allow", http.MethodPost)
+	switch r.Method {
+	case http.MethodPost:
+	case http.MethodGet, http.MethodDelete:
+		return q.follower.serve(w, r, name, path)
+	default:
+		w.Header().Set("Allow", "DELETE, GET, POST")
 		return web.Refuse(http.StatusMethodNotAllowed, "the method is %q: an asynchronous invocation must be a POST", web.Clip(r.Method))
 	}
 	full, err := queue.FullName(name)
@@ -37,6 +43,9 @@ func (q *Queue) Accept(w http.ResponseWriter, r *http.Request, name, path string
 		return err
 	}
 	to, err := callbackURL(r.Header)
+	if err == nil {
+		err = q.checkHeaders(r.Header)
+	}
 	if err != nil {
 		return err
 	}
@@ -53,25 +62,41 @@ func (q *Queue) Accept(w http.ResponseWriter, r *http.Request, name, path string
 		text = []byte{}
 	}
 	header := identify(r.Header, time.Now())
-	err = q.Enqueue(r.Context(), &types.QueueRequest{
+	if q.broker.ID(0) == "" && header.Get(queue.CallIDHeader) == "" { // It will get no ID.
+		header.Set(queue.CallIDHeader, rand.Text())
+	}
+	id, err := q.Enqueue(r.Context(), &types.QueueRequest{
 		Function: name, Method: r.Method, Path: path, QueryString: r.URL.RawQuery, Header: header, Host: r.Host, Body: text, CallbackURL: to,
 	})
 	if err != nil {
 		return err
 	}
-	w.Header().Set(queue.CallIDHeader, header.Get(queue.CallIDHeader))
+	if id != "" {
+		w.Header().Set("Location", single+id)
+	}
+	w.Header().Set(queue.CallIDHeader, cmp.Or(header.Get(queue.CallIDHeader), id))
 	w.Header().Set(queue.StartTimeHeader, header.Get(queue.StartTimeHeader))
 	w.WriteHeader(http.StatusAccepted)
 	return nil
 }
 
-// identify adds the gateway's X-Call-Id and X-Start-Time to a request that lacks them.
+// checkHeaders refuses a deadline or a time to keep the result that cannot be understood.
+func (q *Queue) checkHeaders(h http.Header) error {
+	if _, err := parseDuration(h, deadlineHeader, maxDeadline); err != nil {
+		return err
+	}
+	keep, err := parseDuration(h, keepHeader, queue.MaxKeep)
+	if err == nil && keep > 0 && q.options.MaxResults <= 0 {
+		err = web.Refuse(http.StatusBadRequest, "this provider keeps no results (--async-results 0): leave the header %s out", keepHeader)
+	}
+	return err
+}
+
+// identify adds the gateway's X-Start-Time to a request that lacks it. A request without X-Call-Id gets its
+// ID as that when it is executed: it has none before it is stored.
 func identify(h http.Header, now time.Time) http.Header {
 	h = h.Clone()
 	web.DropHopByHop(h) // Connection may name the headers that follow.
-	if h.Get(queue.CallIDHeader) == "" {
-		h.Set(queue.CallIDHeader, nuid.Next())
-	}
 	if h.Get(queue.StartTimeHeader) == "" {
 		h.Set(queue.StartTimeHeader, strconv.FormatInt(now.UnixNano(), 10))
 	}

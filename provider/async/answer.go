@@ -69,6 +69,12 @@ type answer struct {
 	m     *queue.Message
 	name  string
 
+	// resultOnly: there is no callback. The result is then dropped if it is larger than maxResult bytes, and
+	// the rest of it is read.
+	resultOnly, dropped bool
+	maxResult           int64
+	rest                discarded
+
 	memory []byte
 	file   *os.File
 	// size is that of the file, charge what it holds of the spool.
@@ -79,6 +85,9 @@ type answer struct {
 // Write implements io.Writer. The error is a *web.Error if there is no room.
 func (a *answer) Write(p []byte) (int, error) {
 	size := int64(len(a.memory)+len(p)) + a.size
+	if a.resultOnly && (a.dropped || size > a.maxResult) {
+		return a.drop(p)
+	}
 	switch {
 	case size > maxKept:
 		return 0, errAnswerTooLarge
@@ -91,6 +100,17 @@ func (a *answer) Write(p []byte) (int, error) {
 		}
 	}
 	return a.append(p)
+}
+
+// drop forgets a result that is too large to be kept.
+func (a *answer) drop(p []byte) (int, error) {
+	if !a.dropped {
+		a.dropped, a.rest = true, discarded(int64(len(a.memory))+a.size)
+		a.m.Release(int64(cap(a.memory)))
+		a.end()
+		a.memory, a.file, a.size = nil, nil, 0
+	}
+	return a.rest.Write(p)
 }
 
 // grow makes room for size bytes in memory and reports whether the budget has it.

@@ -71,6 +71,8 @@ type Options struct {
 	Sync               time.Duration
 	SyncAlways         bool
 	MaxQueued, MaxDead int64
+	// MaxResults and MaxResultCount are those of queue.BrokerOptions.
+	MaxResults, MaxResultCount int64
 	// Listen is the "HOST:PORT" at which gateways publish, "" or stan.Off for none. With
 	// URL it has no effect: gateways then publish to the external server.
 	Listen string
@@ -119,6 +121,7 @@ type Queue struct {
 	broker   *queue.Broker
 	admin    *Admin
 	executor *Executor
+	follower *follower
 	metrics  *Metrics
 	log      zerolog.Logger
 	accepted chan publication
@@ -127,9 +130,9 @@ type Queue struct {
 	spare *bestEffort
 
 	mu sync.Mutex
-	// pool executes ordinary requests, sparePool best-effort ones. Both are nil before Start,
-	// and sparePool is if there is no spare.
-	pool, sparePool *queue.Pool
+	// pool executes ordinary requests, urgentPool urgent ones and sparePool best-effort ones. All are nil
+	// before Start, and sparePool is if there is no spare.
+	pool, urgentPool, sparePool *queue.Pool
 	// door answers gateways if the server is embedded, bus if it is external.
 	door *stan.Door
 	bus  *stan.Bus
@@ -159,7 +162,7 @@ func Open(ctx context.Context, o Options) (*Queue, error) {
 	}
 	b, err := queue.OpenBroker(ctx, queue.BrokerOptions{
 		Dir: o.Dir, URL: o.URL, Login: o.Login, Replicas: o.Replicas, Sync: o.Sync, SyncAlways: o.SyncAlways,
-		MaxQueued: o.MaxQueued, MaxDead: o.MaxDead, Logger: o.Logger,
+		MaxQueued: o.MaxQueued, MaxDead: o.MaxDead, MaxResults: o.MaxResults, MaxResultCount: o.MaxResultCount, Logger: o.Logger,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("asynchronous requests: %w", err)
@@ -185,12 +188,13 @@ func Open(ctx context.Context, o Options) (*Queue, error) {
 	}
 	letters := NewDeadLetters(b.JetStream(), queue.DeadStream, queue.DeadSubjects)
 	q.admin = &Admin{Broker: b, Dead: letters, InHand: q.stats, Address: q.Address, Send: q.sendAgain, Logger: o.Logger}
+	q.follower = &follower{broker: b, states: newStates(b), hand: newInHand(), several: o.Several, cancelled: q.metrics.Cancelled}
 	posting := retry.Default()
 	posting.Attempts, posting.MaxWait = cmp.Or(o.CallbackAttempts, DefaultCallbackAttempts), maxPostWait
 	q.executor = &Executor{
 		Invoker: o.Invoker, Functions: o.Functions, Poster: NewPoster(o.Callback), Posting: posting, Dead: letters, Stored: b.Stored,
 		Metrics: q.metrics, Draining: q.draining, Patience: q.patience(),
-		executing: running, spool: newSpool(o.Dir),
+		executing: running, spool: newSpool(o.Dir), states: q.follower.states, hand: q.follower.hand, turns: newTurns(o.Concurrency),
 		// Any request can cause these lines, so at most 5 a second are written.
 		Logger: o.Logger.Sample(&zerolog.BurstSampler{Burst: 5, Period: time.Second}),
 	}
@@ -206,6 +210,9 @@ func (o *Options) complete() {
 	if o.BodyTimeout <= 0 {
 		o.BodyTimeout = DefaultBodyTimeout
 	}
+	if o.Concurrency <= 0 {
+		o.Concurrency = queue.DefaultConcurrency
+	}
 	if o.Bodies == nil {
 		o.Bodies = web.NewBodyReader(o.MaxBody, o.BodyTimeout, maxReading)
 	}
@@ -219,18 +226,21 @@ func (q *Queue) Start() error {
 	defer q.mu.Unlock()
 	o := queue.PoolOptions{
 		Connection: q.broker.Settling(), JetStream: q.broker.JetStream(), Stream: queue.WorkStream, Subject: queue.WorkSubjects,
-		Handle: q.executor.Handle, Concurrency: q.options.Concurrency, AckWait: q.options.AckWait, Idle: q.options.Idle,
+		Handle: q.executor.Handle, Concurrency: q.options.Concurrency + window(q.options.Concurrency), AckWait: q.options.AckWait, Idle: q.options.Idle,
 		MaxHeld: q.options.MaxHeld, MaxMessage: queue.MaxPayload, Logger: q.log,
 	}
 	q.pool = queue.StartPool(o)
+	// They overtake the others that wait in the stream. Among those in hand, the deadline decides.
+	o.Subject, o.Durable, o.Concurrency, o.MaxHeld = queue.UrgentSubjects, "urgent_", window(q.options.Concurrency), cmp.Or(q.options.SpareHeld, queue.DefaultMaxHeld/4)
+	q.urgentPool = queue.StartPool(o)
 	if q.spare != nil {
 		executor := *q.executor
 		executor.BestEffort = q.spare
-		o.Subject, o.Durable, o.Handle, o.Concurrency, o.MaxHeld = queue.BestEffortSubjects, "best-effort_", executor.Handle, 1, cmp.Or(q.options.SpareHeld, queue.DefaultMaxHeld/4)
+		o.Subject, o.Durable, o.Handle, o.Concurrency = queue.BestEffortSubjects, "best-effort_", executor.Handle, 1
 		o.Owns = func(key string) bool { return q.spare.Owns(queue.FromSubjectKey(key)) }
 		q.sparePool = queue.StartPool(o)
 	}
-	if err := q.answerGateways(); err != nil {
+	if err := errors.Join(q.answerGateways(), q.follower.listen()); err != nil {
 		return fmt.Errorf("asynchronous requests: %w", err)
 	}
 	return nil
@@ -372,20 +382,25 @@ func (q *Queue) Status(ctx context.Context) (Status, error) { return q.admin.Sta
 // at a time of late, without best-effort ones; the zero time before Start.
 func (q *Queue) Backlog(function string) (n int, at time.Time) {
 	q.mu.Lock()
-	pool := q.pool
+	pool, urgent := q.pool, q.urgentPool
 	q.mu.Unlock()
 	if pool == nil {
 		return 0, time.Time{}
 	}
-	return pool.Depth(queue.SubjectKey(function))
+	n, at = pool.Depth(queue.SubjectKey(function))
+	soon, _ := urgent.Depth(queue.SubjectKey(function))
+	return n + soon, at
 }
 
 // wake tells the pool that a message has been stored.
 func (q *Queue) wake(to destination) {
 	q.mu.Lock()
 	pool := q.pool
-	if to.bestEffort {
+	switch {
+	case to.bestEffort:
 		pool = q.sparePool
+	case to.urgent:
+		pool = q.urgentPool
 	}
 	q.mu.Unlock()
 	if pool != nil {
@@ -397,7 +412,7 @@ func (q *Queue) wake(to destination) {
 func (q *Queue) pools() (all []*queue.Pool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, pool := range []*queue.Pool{q.pool, q.sparePool} {
+	for _, pool := range []*queue.Pool{q.pool, q.urgentPool, q.sparePool} {
 		if pool != nil {
 			all = append(all, pool)
 		}
@@ -408,15 +423,20 @@ func (q *Queue) pools() (all []*queue.Pool) {
 // stats returns the messages in hand, counted by key. A best-effort request that waits for
 // room is not in hand.
 func (q *Queue) stats() map[string]queue.PoolStats {
-	sum := q.spareStats()
+	sum, own := q.spareStats(), map[string]queue.PoolStats{}
 	q.mu.Lock()
-	pool := q.pool
+	pools := []*queue.Pool{q.pool, q.urgentPool}
 	q.mu.Unlock()
-	if pool == nil {
+	if pools[0] == nil {
 		return sum
 	}
-	for key, s := range pool.Stats() {
-		sum[key] = queue.PoolStats{Running: sum[key].Running + s.Running, Held: sum[key].Held + s.Held}
+	for _, pool := range pools {
+		for key, s := range pool.Stats() {
+			own[key] = own[key].Plus(s)
+		}
+	}
+	for key, s := range own {
+		sum[key] = sum[key].Plus(q.executor.turns.begun(key, s))
 	}
 	return sum
 }

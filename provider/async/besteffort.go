@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider/async/queue"
@@ -133,14 +137,39 @@ type destination struct {
 	name string
 	// bestEffort: the request has the class [spare.BestEffort].
 	bestEffort bool
+	// due is the request's own deadline, zero if it has none. urgent: that is nearer than the usual one.
+	due    time.Time
+	urgent bool
+	// id is the value of idHeader, "" if nobody may ask for the request.
+	id string
+}
+
+// header returns the headers of the message in the queue. unique is its id, "" for none: a second
+// message with the same one is not stored.
+func (d destination) header(unique string) nats.Header {
+	h := nats.Header{}
+	if unique != "" {
+		h.Set(jetstream.MsgIDHeader, unique)
+	}
+	if d.id != "" {
+		h.Set(idHeader, d.id)
+	}
+	if !d.due.IsZero() {
+		h.Set(dueHeader, strconv.FormatInt(d.due.UnixMilli(), 10))
+	}
+	return h
 }
 
 // subject is the subject under which the request is stored.
 func (d destination) subject() string {
-	if d.bestEffort {
-		return queue.BestEffortSubjects + queue.SubjectKey(d.name)
+	prefix := queue.WorkSubjects
+	switch {
+	case d.bestEffort:
+		prefix = queue.BestEffortSubjects
+	case d.urgent:
+		prefix = queue.UrgentSubjects
 	}
-	return queue.WorkSubjects + queue.SubjectKey(d.name)
+	return prefix + queue.SubjectKey(d.name)
 }
 
 // keyOf returns the key of a subject, and whether it is one of best-effort requests.
@@ -148,13 +177,12 @@ func keyOf(subject string) (key string, bestEffort bool) {
 	if key, ok := strings.CutPrefix(subject, queue.BestEffortSubjects); ok {
 		return key, true
 	}
-	return strings.TrimPrefix(subject, queue.WorkSubjects), false
+	return strings.TrimPrefix(strings.TrimPrefix(subject, queue.WorkSubjects), queue.UrgentSubjects), false
 }
 
-// route returns the destination of a request of a deployed function. class are the values of
-// the header [spare.Header].
-func (q *Queue) route(name string, class []string) (destination, error) {
-	best, err := spare.ParseClass(class)
+// route returns the destination of a request of a deployed function with a header.
+func (q *Queue) route(name string, header http.Header, now time.Time) (destination, error) {
+	best, err := spare.ParseClass(header[spare.Header])
 	switch {
 	case err != nil:
 		return destination{}, web.Refuse(http.StatusBadRequest, "%v", err)
@@ -162,5 +190,10 @@ func (q *Queue) route(name string, class []string) (destination, error) {
 		function, namespace := queue.SplitName(name)
 		return destination{}, web.Refuse(http.StatusBadRequest, "the header %s is %q, but function %q in namespace %q has no latency objective (com.openfaas.slo.latency): leave the header out", spare.Header, spare.BestEffort, function, namespace)
 	}
-	return destination{name, best}, nil
+	to := destination{name: name, bestEffort: best}
+	d, err := parseDuration(header, deadlineHeader, maxDeadline)
+	if d > 0 {
+		to.due, to.urgent = now.Add(d), d < usualDeadline
+	}
+	return to, err
 }

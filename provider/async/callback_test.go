@@ -140,7 +140,7 @@ func TestAcceptRefuses(t *testing.T) {
 		code                 int
 		want                 string
 	}{
-		{"GET", "/async-function/echo", "", nil, 405, "POST"},
+		{"PUT", "/async-function/echo", "", nil, 405, "POST"},
 		{"POST", "/async-function/absent", "", nil, 404, `no function "absent"`},
 		{"POST", "/async-function/echo.other", "", nil, 404, `"other"`},
 		{"POST", "/async-function/Bad_Name", "", nil, 404, "Bad_Name"},

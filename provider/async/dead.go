@@ -45,6 +45,8 @@ type DeadLetter struct {
 	Callback string `json:"callback,omitempty"`
 	// Size is the size of the message in bytes.
 	Size int `json:"size"`
+	// ID is the ID by which clients may ask for the request, "" if nobody may.
+	ID string `json:"id,omitempty"`
 }
 
 // ErrNoDeadLetter is returned for a letter that does not exist.
@@ -70,7 +72,7 @@ func (b *DeadLetters) Put(ctx context.Context, id, suffix string, l DeadLetter, 
 	for name, value := range map[string]string{
 		functionHeader: l.Function, reasonHeader: l.Reason, detailHeader: oneLine(l.Detail), attemptsHeader: strconv.Itoa(l.Attempts),
 		statusHeader: strconv.Itoa(l.Status), queuedHeader: l.Queued.UTC().Format(time.RFC3339Nano),
-		callHeader: oneLine(l.CallID), callbackHeader: oneLine(l.Callback),
+		callHeader: oneLine(l.CallID), callbackHeader: oneLine(l.Callback), idHeader: l.ID,
 	} {
 		if value != "" {
 			m.Header.Set(name, value)
@@ -97,7 +99,7 @@ func oneLine(s string) string {
 // letter reads a letter's headers.
 func letter(seq uint64, at time.Time, h nats.Header, size int) DeadLetter {
 	l := DeadLetter{Sequence: seq, Time: at, Function: h.Get(functionHeader), Reason: h.Get(reasonHeader), Detail: h.Get(detailHeader),
-		CallID: h.Get(callHeader), Callback: h.Get(callbackHeader), Size: size}
+		CallID: h.Get(callHeader), Callback: h.Get(callbackHeader), Size: size, ID: h.Get(idHeader)}
 	// Messages that another program has put into the stream lack these headers.
 	l.Attempts, _ = strconv.Atoi(h.Get(attemptsHeader))
 	l.Status, _ = strconv.Atoi(h.Get(statusHeader))

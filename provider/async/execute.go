@@ -58,6 +58,10 @@ type Executor struct {
 	// executing counts the executions that ended with the provider, spool keeps answers.
 	executing *executing
 	spool     *spool
+	// states stores what became of requests, hand knows those in hand, and turns orders them.
+	states *states
+	hand   *inHand
+	turns  *turns
 	// BestEffort, if not nil, executes the requests instead of Invoker.
 	BestEffort *bestEffort
 	// Logger logs each request that is given up.
@@ -72,8 +76,11 @@ type job struct {
 	name    string
 	request *queue.Request
 	started time.Time
-	// answer keeps the function's answer, nil if nobody is called back.
+	// answer keeps the function's answer, nil if nobody gets it.
 	answer *answer
+	// id is the ID by which clients may ask for the request, "" if nobody may. held is then not nil.
+	id   string
+	held *held
 }
 
 // outcome is the result of one try.
@@ -90,7 +97,9 @@ type outcome struct {
 // becomes of the message. It is a queue.Handler.
 func (e *Executor) Handle(ctx context.Context, m *queue.Message) queue.Verdict {
 	j := &job{Executor: e, m: m, name: queue.FromSubjectKey(m.Key), started: time.Now()}
-	verdict := j.handle(ctx)
+	executing := j.follow(ctx)
+	defer j.unfollow()
+	verdict := j.record(ctx, j.handle(executing))
 	if j.answer != nil {
 		j.answer.end()
 	}
@@ -116,8 +125,8 @@ func (j *job) handle(ctx context.Context) queue.Verdict {
 	if m.Deliveries > retry.Lost && j.settings().Hopeless(m.Deliveries) {
 		return j.bury(ctx, retry.Crashed, outcome{detail: fmt.Sprintf("it was delivered %d times and never acknowledged", m.Deliveries)})
 	}
-	o := j.execute(ctx)
-	if ctx.Err() != nil {
+	o, ok := j.inTurn(ctx)
+	if ctx.Err() != nil || !ok {
 		return queue.Verdict{Keep: true}
 	}
 	if o.unserved && over(e.Draining) {
@@ -133,8 +142,10 @@ func (j *job) handle(ctx context.Context) queue.Verdict {
 	action := j.settings().After(time.Now(), o.try)
 	if action.Kind == retry.Again {
 		e.Metrics.Retried()
+		j.note(func(p *Progress) { p.retry(o, action.At) })
 		return queue.Verdict{Keep: true, Delay: time.Until(action.At)}
 	}
+	j.keepResult(ctx, o)
 	if o.result != nil && j.request.CallbackURL != nil {
 		m.Executed()
 		m.Forget() // A callback may take minutes.
@@ -146,6 +157,7 @@ func (j *job) handle(ctx context.Context) queue.Verdict {
 	if action.Kind == retry.Dead {
 		return j.bury(ctx, action.Reason, o)
 	}
+	j.finish("", o) // If it is cancelled, its record says so.
 	return queue.Verdict{}
 }
 
@@ -171,9 +183,10 @@ func (j *job) execute(ctx context.Context) outcome {
 		return o
 	}
 	j.request = request
+	j.identify()
 	result := &CallbackResult{Function: request.Function, CallID: request.CallID(), StartTime: request.Header.Get(queue.StartTimeHeader)}
-	if request.CallbackURL != nil {
-		j.answer = &answer{spool: j.spool, m: j.m, name: j.name}
+	if request.CallbackURL != nil || j.keeps() > 0 {
+		j.answer = &answer{spool: j.spool, m: j.m, name: j.name, resultOnly: request.CallbackURL == nil, maxResult: j.states.maxBytes()}
 	}
 	o.try.Deaths = j.executing.deaths(j.m)
 	response, err := j.invoke(ctx, o.try.Deaths)
@@ -192,7 +205,7 @@ func (j *job) execute(ctx context.Context) outcome {
 		response = failure(o.try.Status, err)
 		result.Body, result.Size = bytes.NewReader(response.Body), int64(len(response.Body))
 	} else {
-		o.try.Status = response.Status
+		o.try.Status, o.try.RetryAfter = response.Status, retryAfter(response, time.Now())
 		o.detail = fmt.Sprintf("the function answered %d", response.Status)
 		if j.answer != nil {
 			result.Body, result.Size = j.answer.body()
@@ -232,6 +245,7 @@ func (j *job) run(execute func(*frame.Request) (*frame.Response, error)) (*frame
 	}
 	j.noted(j.executing.begin(j.m))
 	defer func() { j.noted(j.executing.end(j.m)) }()
+	j.note(func(p *Progress) { p.State, p.Attempts, p.Started = Running, j.m.Deliveries, time.Now() })
 	return execute(r)
 }
 
@@ -293,7 +307,10 @@ func (j *job) undelivered(o outcome, p retry.Post, err error) outcome {
 // bury stores the message as a dead letter. If that fails, the message stays in the
 // queue for buryPause.
 func (j *job) bury(ctx context.Context, reason string, o outcome) queue.Verdict {
-	l := DeadLetter{Function: j.name, Reason: reason, Detail: o.detail, Attempts: j.m.Deliveries, Status: o.try.Status, Queued: j.m.Stored}
+	if !j.finish(reason, o) {
+		return queue.Verdict{}
+	}
+	l := DeadLetter{Function: j.name, Reason: reason, Detail: o.detail, Attempts: j.m.Deliveries, Status: o.try.Status, Queued: j.m.Stored, ID: j.id}
 	if j.request != nil {
 		l.CallID, l.Callback = j.request.CallID(), queue.Redacted(j.request.CallbackURL)
 	}
@@ -311,6 +328,7 @@ func (j *job) bury(ctx context.Context, reason string, o outcome) queue.Verdict 
 	}
 	if err != nil {
 		j.Logger.Error().Err(err).Str("function", j.name).Msg("a failed request stays in the queue, because its dead letter cannot be stored; purge or replay some: faas-infer async purge, faas-infer async replay")
+		j.note(func(p *Progress) { p.retry(o, time.Now().Add(buryPause)) })
 		return queue.Verdict{Keep: true, Delay: buryPause}
 	}
 	j.Metrics.Dead(reason)

@@ -17,6 +17,7 @@ type Metrics struct {
 	accepted             *prometheus.CounterVec
 	dead, callbacks      *prometheus.CounterVec
 	retries, redelivered prometheus.Counter
+	cancelled            prometheus.Counter
 	queued, best         *prometheus.Desc
 	letters              *prometheus.Desc
 	inFlight             *prometheus.Desc
@@ -36,6 +37,7 @@ func NewMetrics(depth func() (Depth, error), inHand func() (executing, posting i
 		dead:        counter("dead_total", "Requests given up, by reason.", "reason"),
 		callbacks:   counter("callbacks_total", "Results posted to callback URLs, by the class of the answer's status; none stands for no answer.", "class"),
 		retries:     prometheus.NewCounter(prometheus.CounterOpts{Name: name("retries_total"), Help: "Executions followed by another try."}),
+		cancelled:   prometheus.NewCounter(prometheus.CounterOpts{Name: name("cancelled_total"), Help: "Requests cancelled by their clients."}),
 		redelivered: prometheus.NewCounter(prometheus.CounterOpts{Name: name("redelivered_total"), Help: "Messages delivered again."}),
 		queued:      prometheus.NewDesc(name("queued"), "Requests in the queue, including those that are being executed.", nil, nil),
 		best:        prometheus.NewDesc(name("best_effort"), "Best-effort requests in the queue that wait for room.", nil, nil),
@@ -63,6 +65,9 @@ func (m *Metrics) Retried() { m.retries.Inc() }
 // Redelivered counts a message that was delivered before.
 func (m *Metrics) Redelivered() { m.redelivered.Inc() }
 
+// Cancelled counts a request that its client has cancelled.
+func (m *Metrics) Cancelled() { m.cancelled.Inc() }
+
 // Dead counts a request that was given up for one of retry's reasons.
 func (m *Metrics) Dead(reason string) { m.dead.WithLabelValues(reason).Inc() }
 
@@ -76,7 +81,7 @@ func (m *Metrics) Called(status int) {
 }
 
 func (m *Metrics) all() []prometheus.Collector {
-	return []prometheus.Collector{m, m.accepted, m.dead, m.callbacks, m.retries, m.redelivered}
+	return []prometheus.Collector{m, m.accepted, m.dead, m.callbacks, m.retries, m.redelivered, m.cancelled}
 }
 
 // Register registers the metrics with r. It does nothing if r is nil.

@@ -12,7 +12,6 @@ import (
 	"github.com/openfaas/faas-provider/types"
 
 	"github.com/faas-infer/faas-infer/provider/async/queue"
-	"github.com/faas-infer/faas-infer/provider/async/spare"
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
@@ -26,31 +25,34 @@ func unavailable(why error) *web.Error {
 	return web.Unavailable(2*time.Second, "the request could not be queued: %v", why)
 }
 
-// Enqueue stores a request. If it returns nil, the request will be executed. The error is
+// Enqueue stores a request. If it returns nil, the request will be executed. id is that by which
+// clients may ask for it, "" if the server has no room for states. The error is
 // a *web.Error: 400 for a request that cannot be executed, 404 for a function that is not
 // deployed, 413 for a request that is too large, 503 if it cannot be stored now.
-func (q *Queue) Enqueue(ctx context.Context, r *types.QueueRequest) error {
+func (q *Queue) Enqueue(ctx context.Context, r *types.QueueRequest) (id string, err error) {
 	checked := &queue.Request{QueueRequest: *r}
 	if err := q.check(checked); err != nil {
-		return err
+		return "", err
 	}
 	data, err := queue.EncodeRequest(&checked.QueueRequest)
 	if err != nil {
-		return web.Refuse(http.StatusBadRequest, "%v", err)
+		return "", web.Refuse(http.StatusBadRequest, "%v", err)
 	}
-	to, err := q.route(checked.Name, checked.Header[spare.Header])
+	to, err := q.route(checked.Name, checked.Header, time.Now())
 	if err != nil {
-		return err
+		return "", err
 	}
+	to.id = byNumber
 	future, err := q.publish(to, data, "")
 	if err != nil {
-		return err
+		return "", err
 	}
-	if _, err := q.await(ctx.Done(), future); err != nil {
-		return err
+	ack, err := q.await(ctx.Done(), future)
+	if err != nil {
+		return "", err
 	}
 	q.stored(to)
-	return nil
+	return q.broker.ID(ack.Sequence), nil
 }
 
 // troublePause is the time between two looks whether a message is still being stored.
@@ -138,10 +140,7 @@ func (q *Queue) publish(to destination, data []byte, id string) (jetstream.PubAc
 	if limit := q.broker.MaxPayload() - headroom; int64(len(data)) > limit {
 		return nil, web.Refuse(http.StatusRequestEntityTooLarge, "the request takes %d bytes in the queue, the limit is %d", len(data), limit)
 	}
-	m := &nats.Msg{Subject: to.subject(), Data: data}
-	if id != "" {
-		m.Header = nats.Header{jetstream.MsgIDHeader: {id}}
-	}
+	m := &nats.Msg{Subject: to.subject(), Data: data, Header: to.header(id)}
 	future, err := q.broker.JetStream().PublishMsgAsync(m, jetstream.WithStallWait(time.Second), jetstream.WithRetryAttempts(0))
 	if err != nil {
 		return nil, q.notStored(err)
@@ -198,7 +197,7 @@ func (q *Queue) take(data []byte, done func(error)) {
 		done(err)
 		return
 	}
-	to, err := q.route(r.Name, r.Header[spare.Header])
+	to, err := q.route(r.Name, r.Header, time.Now())
 	if err != nil {
 		done(err)
 		return
@@ -268,7 +267,7 @@ func (q *Queue) acknowledgeOne(p publication) {
 }
 
 // sendAgain stores a dead letter's message in the queue. It is a Sender.
-func (q *Queue) sendAgain(ctx context.Context, id string, _ DeadLetter, data []byte) error {
+func (q *Queue) sendAgain(ctx context.Context, id string, l DeadLetter, data []byte) error {
 	request, err := queue.DecodeRequest(data)
 	if err != nil {
 		return web.Refuse(http.StatusBadRequest, "the letter's request cannot be executed: %v", err)
@@ -276,7 +275,15 @@ func (q *Queue) sendAgain(ctx context.Context, id string, _ DeadLetter, data []b
 	if err := q.known(request.Name); err != nil {
 		return web.Refuse(http.StatusNotFound, "%v; deploy it first", err)
 	}
-	to, err := q.route(request.Name, request.Header[spare.Header])
+	to, err := q.route(request.Name, request.Header, time.Now())
+	if err != nil {
+		return err
+	}
+	if q.broker.ID(0) == "" {
+		l.ID = "" // This server has no room for states.
+	}
+	to.id = l.ID
+	before, err := q.follower.known(ctx, l.ID)
 	if err != nil {
 		return err
 	}
@@ -291,5 +298,5 @@ func (q *Queue) sendAgain(ctx context.Context, id string, _ DeadLetter, data []b
 	if !ack.Duplicate {
 		q.stored(to)
 	}
-	return nil
+	return q.follower.replayed(ctx, l, ack.Sequence, before)
 }

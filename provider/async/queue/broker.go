@@ -68,7 +68,9 @@ type BrokerOptions struct {
 	// MaxQueued and MaxDead are the most bytes on the disk for queued requests and for
 	// dead letters, DefaultMaxQueued and DefaultMaxDead if 0.
 	MaxQueued, MaxDead int64
-	Logger             zerolog.Logger
+	// MaxResults is the most bytes of kept results, 0 for none, MaxResultCount their number.
+	MaxResults, MaxResultCount int64
+	Logger                     zerolog.Logger
 }
 
 // Broker is a connection to the streams. It is safe for concurrent use.
@@ -83,6 +85,8 @@ type Broker struct {
 	publishing, settling *nats.Conn
 	js                   jetstream.JetStream
 
+	// ids is the key of the IDs, nil if there are none.
+	ids atomic.Pointer[[]byte]
 	// trouble is the reason why messages are refused now, nil if they are accepted.
 	trouble atomic.Pointer[error]
 	check   chan struct{}

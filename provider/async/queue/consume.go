@@ -186,6 +186,11 @@ type PoolStats struct {
 	Running, Held int
 }
 
+// Plus returns the sum of two counts.
+func (s PoolStats) Plus(o PoolStats) PoolStats {
+	return PoolStats{Running: s.Running + o.Running, Held: s.Held + o.Held}
+}
+
 // Stats returns the counts by key, without keys that have no message in hand.
 func (p *Pool) Stats() map[string]PoolStats {
 	out := map[string]PoolStats{}

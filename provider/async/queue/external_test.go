@@ -3,6 +3,7 @@ package queue
 import (
 	"reflect"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -82,6 +83,10 @@ func TestSmallServerKeepsStreams(t *testing.T) {
 	}
 	if work, dead := size(t, b, WorkStream), size(t, b, DeadStream); work != 6<<30 || dead != 1<<30 || queued(t, b) != 1 {
 		t.Errorf("the streams take %d and %d bytes, with %d messages", work, dead, queued(t, b))
+	}
+	// There is no room for states, so requests have no IDs.
+	if id := b.ID(1); id != "" {
+		t.Errorf("the ID %q", id)
 	}
 }
 
@@ -171,4 +176,41 @@ func (d *door) Check(server.ClientAuthentication) bool {
 		d.refused.Add(1)
 	}
 	return d.open.Load()
+}
+
+// All replicas make the same IDs, at once and after a restart, and another queue makes others.
+func TestIDs(t *testing.T) {
+	_, url := external(t, func(o *server.Options) { o.JetStreamMaxStore = 64 << 30 })
+	const n = 4
+	var made [n]string
+	var opening sync.WaitGroup
+	for i := range n {
+		opening.Go(func() {
+			b := open(t, func(o *BrokerOptions) { o.URL, o.MaxResults = url, 1<<20 })
+			becomesUsable(t, b)
+			made[i] = b.ID(1000)
+		})
+	}
+	opening.Wait()
+	b := open(t, func(o *BrokerOptions) { o.URL, o.MaxResults, o.MaxResultCount = url, 2<<20, 7 })
+	for i, id := range made {
+		if sequence, ok := b.Sequence(id); !ok || sequence != 1000 || id != made[0] || len(id) < 26 {
+			t.Errorf("replica %d made %q, the first one %q: %d, %v", i, id, made[0], sequence, ok)
+		}
+	}
+	if got := size(t, b, ResultStream); got != 2<<20 {
+		t.Errorf("the results take %d bytes", got)
+	}
+	if _, ok := b.Sequence(made[0][:len(made[0])-1]); ok {
+		t.Error("a part of an ID is one")
+	}
+	if err := b.JetStream().DeleteStream(t.Context(), WorkStream); err != nil {
+		t.Fatal(err)
+	}
+	if b = open(t, func(o *BrokerOptions) { o.URL = url }); b.ID(1000) == made[0] || b.ID(1000) == "" {
+		t.Error("another stream of requests has the same IDs")
+	}
+	if b = open(t, nil); b.ID(1000) == made[0] || b.ID(1000) == "" {
+		t.Error("another queue has the same IDs")
+	}
 }

@@ -103,7 +103,7 @@ func (w *worker) take(m *nats.Msg) error {
 	w.average = (7*w.average + length) / 8
 	w.need = minGrant
 	w.quiet = time.Now()
-	one := &Message{Key: w.key, Data: m.Data, Sequence: sequence, Deliveries: deliveries, Stored: stored,
+	one := &Message{Key: w.key, Data: m.Data, Header: m.Header, Sequence: sequence, Deliveries: deliveries, Stored: stored,
 		worker: w, reply: m.Reply, size: size, data: size}
 	w.mu.Lock()
 	w.inUse.Running++

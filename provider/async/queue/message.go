@@ -16,8 +16,9 @@ import (
 type Message struct {
 	// Key is the subject without the pool's prefix. It stands for a function.
 	Key string
-	// Data is the message's content.
-	Data []byte
+	// Data is the message's content, Header its headers in the queue.
+	Data   []byte
+	Header nats.Header
 	// Sequence is its number in the stream.
 	Sequence uint64
 	// Deliveries counts its deliveries, including this one.

@@ -12,19 +12,31 @@ import (
 )
 
 // The streams and the beginnings of their subjects. A subject ends in the function's
-// NAMESPACE.NAME. WorkStream has the subjects of best-effort requests, too.
+// NAMESPACE.NAME. WorkStream has the subjects of urgent and best-effort requests, too.
 const (
 	WorkStream         = "FAAS_INFER_ASYNC"
 	WorkSubjects       = "faas-infer.async.run."
+	UrgentSubjects     = "faas-infer.async.urgent."
 	BestEffortSubjects = "faas-infer.async.best-effort."
 	DeadStream         = "FAAS_INFER_ASYNC_DEAD"
 	DeadSubjects       = "faas-infer.async.dead."
 )
 
-// The default sizes of the streams in bytes: 8 GiB and 1 GiB.
+// The default sizes of the streams in bytes: 8 GiB, 1 GiB and, for results, 256 MiB and 10,000 of
+// them. maxStates is that of the states in bytes.
 const (
-	DefaultMaxQueued = 8 << 30
-	DefaultMaxDead   = 1 << 30
+	DefaultMaxQueued  = 8 << 30
+	DefaultMaxDead    = 1 << 30
+	DefaultMaxResults = 256 << 20
+	DefaultMaxCount   = 10_000
+	maxStates         = 32 << 20
+)
+
+// StateAge is how long the server knows what became of a request, MaxKeep how long it may
+// keep a result.
+const (
+	StateAge = 24 * time.Hour
+	MaxKeep  = 24 * time.Hour
 )
 
 // duplicates is how long a stream remembers the id of a message. Within that time it does
@@ -47,7 +59,7 @@ const (
 
 func (b *Broker) streams() []jetstream.StreamConfig {
 	work := jetstream.StreamConfig{
-		Name: WorkStream, Description: "faas-infer: asynchronous invocations that wait", Subjects: []string{WorkSubjects + ">", BestEffortSubjects + ">"},
+		Name: WorkStream, Description: "faas-infer: asynchronous invocations that wait", Subjects: []string{WorkSubjects + ">", UrgentSubjects + ">", BestEffortSubjects + ">"},
 		// A message stays in the stream until it is acknowledged.
 		Retention: jetstream.WorkQueuePolicy,
 		// A full stream refuses new messages and keeps the old ones.
@@ -81,7 +93,7 @@ func (b *Broker) makeStreams(ctx context.Context) error {
 			if halved > 0 {
 				b.log.Warn().Int64("bytes", most).Msg("the NATS server has no room for more: the queue of asynchronous requests is smaller than usual")
 			}
-			return nil
+			return makeFollowing(ctx, b)
 		}
 	}
 	return err

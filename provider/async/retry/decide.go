@@ -78,6 +78,8 @@ type Try struct {
 	Expired bool
 	// Final: the execution exceeded a bound that the next one would exceed, too.
 	Final bool
+	// RetryAfter is how long the function has asked to wait, 0 if it has not.
+	RetryAfter time.Duration
 	// Luck is random, in [0, 1): it spreads the waits of messages that failed together.
 	Luck float64
 }
@@ -104,7 +106,10 @@ func (s Settings) After(now time.Time, t Try) Action {
 	case t.Number >= s.Attempts:
 		return Action{Kind: Dead, Reason: Failed}
 	}
-	return Action{Kind: Again, At: now.Add(spread(s.Wait(t.Number), t.Luck))}
+	longest := max(s.MaxWait, time.Millisecond)
+	asked := min(t.RetryAfter, longest)
+	asked = min(asked+time.Duration(t.Luck*float64(asked)/4), longest) // Later by up to a quarter.
+	return Action{Kind: Again, At: now.Add(max(asked, spread(s.Wait(t.Number), t.Luck)))}
 }
 
 // Post is the result of one try to deliver a result to its callback URL.

@@ -1,0 +1,152 @@
+package queue
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// The streams of what is known of requests that clients can ask for, and of kept results. A
+// subject ends in the request's ID.
+const (
+	StateStream    = "FAAS_INFER_ASYNC_STATES"
+	StateSubjects  = "faas-infer.async.state."
+	ResultStream   = "FAAS_INFER_ASYNC_RESULTS"
+	ResultSubjects = "faas-infer.async.result."
+)
+
+// keyName is the name of the IDs' key in the metadata of StateStream. All replicas of the provider
+// use the same key.
+const keyName = "faas-infer-ids"
+
+// idText writes an ID's seal: 26 characters for 128 bits.
+var idText = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+
+// ID returns the ID under which clients may ask for a queued message, by its number in the
+// stream. Nobody can guess it without the key. It is "" if the server has no room for states.
+func (b *Broker) ID(sequence uint64) string {
+	key := b.ids.Load()
+	if key == nil {
+		return ""
+	}
+	return strconv.FormatUint(sequence, 36) + "-" + idText.EncodeToString(seal(*key, sequence))
+}
+
+// Sequence returns the number of the message with an ID, and false if this queue has not made
+// the ID.
+func (b *Broker) Sequence(id string) (uint64, bool) {
+	text, _, _ := strings.Cut(id, "-")
+	sequence, err := strconv.ParseUint(text, 36, 64)
+	made := b.ID(sequence)
+	return sequence, err == nil && made != "" && hmac.Equal([]byte(made), []byte(id))
+}
+
+func seal(key []byte, sequence uint64) []byte {
+	h := hmac.New(sha256.New, key)
+	_, _ = h.Write(binary.BigEndian.AppendUint64(nil, sequence)) // It returns no error.
+	return h.Sum(nil)[:16]
+}
+
+// following returns the configurations of the streams of states and results. They hold what
+// may be lost, so they begin small, and old states make room for new ones.
+func following(o BrokerOptions) ([]jetstream.StreamConfig, error) {
+	key := make([]byte, 32)
+	if _, err := rand.Read(key); err != nil {
+		return nil, fmt.Errorf("key of the IDs: %w", err)
+	}
+	states := jetstream.StreamConfig{
+		Name: StateStream, Description: "faas-infer: what became of asynchronous invocations", Subjects: []string{StateSubjects + ">"},
+		Discard: jetstream.DiscardOld, MaxBytes: maxStates, MaxAge: StateAge, MaxMsgsPerSubject: 1, AllowDirect: true,
+		Storage: jetstream.FileStorage, Replicas: o.Replicas, Metadata: map[string]string{keyName: hex.EncodeToString(key)},
+	}
+	all := []jetstream.StreamConfig{states}
+	if o.MaxResults > 0 {
+		results := states
+		results.Name, results.Description, results.Subjects = ResultStream, "faas-infer: results that clients asked to keep", []string{ResultSubjects + ">"}
+		// A full stream refuses new results: those that it has were promised.
+		results.Discard, results.MaxBytes, results.MaxMsgs = jetstream.DiscardNew, o.MaxResults, o.MaxResultCount
+		// An older server keeps each result for MaxKeep.
+		results.MaxAge, results.AllowMsgTTL, results.Metadata = MaxKeep, true, nil
+		all = append(all, results)
+	}
+	return all, nil
+}
+
+// makeFollowing creates the streams of states and results, or changes their sizes. The queue works
+// without them, so a server without room for them is no error.
+func makeFollowing(ctx context.Context, b *Broker) error {
+	all, err := following(b.options)
+	for _, s := range all {
+		if err == nil {
+			err = makeOne(ctx, b.js, s)
+		}
+	}
+	if tooLarge(err) {
+		b.log.Warn().Err(err).Msg("the NATS server has no room for the states and results of asynchronous requests: clients cannot ask for them")
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return loadKey(ctx, b)
+}
+
+// makeOne creates a stream, as far as half its size, a quarter and so on where there is less room, or
+// gives one that exists another size.
+func makeOne(ctx context.Context, js jetstream.JetStream, s jetstream.StreamConfig) error {
+	found, err := js.Stream(ctx, s.Name)
+	if err == nil {
+		is := found.CachedInfo().Config
+		if is.MaxBytes == s.MaxBytes && is.MaxMsgs == s.MaxMsgs {
+			return nil
+		}
+		is.MaxBytes, is.MaxMsgs = s.MaxBytes, s.MaxMsgs
+		if _, err = js.UpdateStream(ctx, is); tooLarge(err) {
+			return nil // It stays as it is.
+		}
+	}
+	if !errors.Is(err, jetstream.ErrStreamNotFound) {
+		return err
+	}
+	for range smallest {
+		// Unlike an update, it changes no stream, and no key, that another replica has just made.
+		if _, err = js.CreateStream(ctx, s); !tooLarge(err) {
+			break
+		}
+		s.MaxBytes /= 2
+	}
+	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+		return nil
+	}
+	return err
+}
+
+// loadKey reads the key of the IDs. The work stream's time of creation is part of it, because another
+// stream would count its messages from 1 again.
+func loadKey(ctx context.Context, b *Broker) error {
+	states, err := b.js.Stream(ctx, StateStream)
+	if err != nil {
+		return b.explain(StateStream, err)
+	}
+	work, err := b.js.Stream(ctx, WorkStream)
+	if err != nil {
+		return b.explain(WorkStream, err)
+	}
+	secret := states.CachedInfo().Config.Metadata[keyName]
+	if secret == "" {
+		return nil // An administrator has removed it: there are no IDs.
+	}
+	key := fmt.Appendf(nil, "%s %d", secret, work.CachedInfo().Created.UnixNano())
+	b.ids.Store(&key)
+	return nil
+}
