@@ -7,6 +7,8 @@ import (
 	"runtime/debug"
 	"slices"
 	"time"
+
+	"github.com/faas-infer/faas-infer/instance/frame"
 )
 
 const (
@@ -290,7 +292,9 @@ func (f *flight) land(own *call) error {
 	if err != nil {
 		return err
 	}
+	began := f.x.began
 	part := f.take()
+	f.trace(part, began, took)
 	total := time.Since(f.sent)
 	if len(f.rest) == 0 {
 		// Free the instance first: its next batch must not wait until these answers
@@ -304,6 +308,28 @@ func (f *flight) land(own *call) error {
 		f.answer(c, own, signal{response: &responses[i], took: took.time})
 	}
 	return nil
+}
+
+// trace notes the execution in the sampled requests of a part, before they have their answers.
+func (b *batch) trace(part []*call, began time.Time, took taken) {
+	var x *frame.Execution
+	for _, c := range part {
+		if c == nil || c.request.Trace == nil {
+			continue
+		}
+		if x == nil {
+			x = &frame.Execution{
+				Began: began, Ended: time.Now(), Engine: took.engine, Waited: took.waited, Size: len(part),
+				Instance: string(b.instance), Variant: b.variant, Revision: b.revision,
+			}
+		}
+		t := c.request.Trace
+		x.Members = append(x.Members, t)
+		t.Sent, t.Batch = b.sent, x
+		if t.Cold {
+			t.Up = b.upSince
+		}
+	}
 }
 
 // fall answers the members of the current part with an error that is not their instance's

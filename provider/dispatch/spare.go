@@ -42,6 +42,7 @@ func InvokeSpare(d *Dispatcher, request *frame.Request) (*frame.Response, error)
 		x.Close()
 		return nil, l.failed(err)
 	}
+	l.trace(l.calls, x.began, took)
 	l.landed(responses, took, time.Since(x.began))
 	r := &responses[0]
 	r.Instance, r.Variant, r.Revision = string(l.id), l.variant, l.revision

@@ -184,7 +184,7 @@ func (f *Forwarder) InvokePatiently(ctx context.Context, req *frame.Request, pat
 
 // invoke is InvokePatiently without the bound.
 func (f *Forwarder) invoke(ctx context.Context, req *frame.Request, patience time.Duration) (*frame.Response, error) {
-	c := f.begin(ctx, patience-req.Waited)
+	c := f.begin(ctx, patience-req.Waited, req.Trace)
 	defer c.end()
 	out, err := request(ctx, req)
 	if err != nil {
@@ -213,7 +213,7 @@ func (f *Forwarder) invoke(ctx context.Context, req *frame.Request, patience tim
 // WebSockets. If an answer breaks off after it has begun, Forward panics with
 // [http.ErrAbortHandler], which breaks off the client's answer, too.
 func (f *Forwarder) Forward(w http.ResponseWriter, r *http.Request, path string, waited time.Duration, keep func(n int64) error) (code int) {
-	c := f.begin(r.Context(), -waited)
+	c := f.begin(r.Context(), -waited, frame.TraceOf(r.Context()))
 	defer c.end()
 	return c.proxy(w, r, path, keep)
 }

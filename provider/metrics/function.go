@@ -92,10 +92,10 @@ type late struct {
 }
 
 // observe records a value in one of the function's histograms. Only the first value of each
-// takes a lock.
-func (f *FunctionMetrics) observe(l *late, value float64) {
+// takes a lock. exemplar is nil for none.
+func (f *FunctionMetrics) observe(l *late, value float64, exemplar prometheus.Labels) {
 	if o := l.has.Load(); o != nil {
-		(*o).Observe(value)
+		record(*o, value, exemplar)
 		return
 	}
 	f.mu.Lock()
@@ -105,6 +105,14 @@ func (f *FunctionMetrics) observe(l *late, value float64) {
 	}
 	o := l.of.WithLabelValues(f.name)
 	l.has.Store(&o)
+	record(o, value, exemplar)
+}
+
+func record(o prometheus.Observer, value float64, exemplar prometheus.Labels) {
+	if exemplar != nil {
+		o.(prometheus.ExemplarObserver).ObserveWithExemplar(value, exemplar)
+		return
+	}
 	o.Observe(value)
 }
 
@@ -120,7 +128,14 @@ func (f *FunctionMetrics) Begin() { f.inFlight.Add(1) }
 func (f *FunctionMetrics) ObserveRequest(code int, total time.Duration) {
 	f.inFlight.Add(-1)
 	f.count(code).Add(1)
-	f.observe(&f.total, total.Seconds())
+	f.observe(&f.total, total.Seconds(), nil)
+}
+
+// ObserveSampled is ObserveRequest for a request of a trace, which becomes an exemplar.
+func (f *FunctionMetrics) ObserveSampled(code int, total time.Duration, trace string) {
+	f.inFlight.Add(-1)
+	f.count(code).Add(1)
+	f.observe(&f.total, total.Seconds(), prometheus.Labels{"trace_id": trace})
 }
 
 func (f *FunctionMetrics) count(code int) *atomic.Uint64 {
@@ -149,12 +164,12 @@ func (f *FunctionMetrics) Answered() uint64 {
 }
 
 // ObserveQueue records how long one request waited for its batch.
-func (f *FunctionMetrics) ObserveQueue(d time.Duration) { f.observe(&f.queue, d.Seconds()) }
+func (f *FunctionMetrics) ObserveQueue(d time.Duration) { f.observe(&f.queue, d.Seconds(), nil) }
 
 // ObserveBatch records one batch: its size and its time on the instance.
 func (f *FunctionMetrics) ObserveBatch(size int, exec time.Duration) {
-	f.observe(&f.batch, float64(size))
-	f.observe(&f.exec, exec.Seconds())
+	f.observe(&f.batch, float64(size), nil)
+	f.observe(&f.exec, exec.Seconds(), nil)
 }
 
 // ObserveCold records one instance's time from start to ready (t_cold, INFless
