@@ -65,6 +65,10 @@ func New(o Options) (*Tracer, error) {
 	if err != nil || s.traces == nil && s.metrics == nil {
 		return nil, err
 	}
+	return start(s, o), nil
+}
+
+func start(s settings, o Options) *Tracer {
 	t := &Tracer{settings: s, queue: make(chan *frame.Trace, s.queueSize), wake: make(chan struct{}, 1), log: o.Logger}
 	t.open, t.close = context.WithCancel(context.Background())
 	t.alive, t.kill = context.WithCancel(context.Background())
@@ -75,7 +79,7 @@ func New(o Options) (*Tracer, error) {
 	if s.metrics != nil {
 		t.running.Go(func() { t.exportMetrics(o.Registry) })
 	}
-	return t, nil
+	return t
 }
 
 // Traces reports whether spans are exported, and not metrics only.
