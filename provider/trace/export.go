@@ -28,19 +28,12 @@ const (
 )
 
 func (t *Tracer) register(r prometheus.Registerer) {
-	t.exported = prometheus.NewCounterVec(prometheus.CounterOpts{Name: prometheus.BuildFQName(namespace, "", "trace_spans_exported_total"),
-		Help: "Spans that the collector has taken."}, nil)
-	t.dropped = prometheus.NewCounterVec(prometheus.CounterOpts{Name: prometheus.BuildFQName(namespace, "", "trace_spans_dropped_total"),
+	t.exported = prometheus.NewCounter(prometheus.CounterOpts{Name: prometheus.BuildFQName(namespace, "", "trace_spans_exported_total"),
+		Help: "Spans that the collector has taken."})
+	dropped := prometheus.NewCounterVec(prometheus.CounterOpts{Name: prometheus.BuildFQName(namespace, "", "trace_spans_dropped_total"),
 		Help: "Spans that were not exported, by reason: queue_full, failed (the collector was away, or refused them all), rejected (it refused some)."}, []string{"reason"})
-	for _, reason := range []string{"queue_full", "failed", "rejected"} {
-		t.drop(reason, 0)
-	}
-	t.exported.WithLabelValues().Add(0)
-	r.MustRegister(t.exported, t.dropped)
-}
-
-func (t *Tracer) drop(reason string, spans int) {
-	t.dropped.WithLabelValues(reason).Add(float64(spans))
+	t.full, t.failed, t.rejected = dropped.WithLabelValues("queue_full"), dropped.WithLabelValues("failed"), dropped.WithLabelValues("rejected")
+	r.MustRegister(t.exported, dropped)
 }
 
 // exportSpans exports what is queued after each delay, and as soon as the queue is half full. A request need not wake
@@ -77,7 +70,7 @@ func (t *Tracer) sendSpans(spans []*tracepb.Span) {
 		Resource: t.resource, ScopeSpans: []*tracepb.ScopeSpans{{Scope: scope, Spans: spans}},
 	}}})
 	if err != nil {
-		t.drop("failed", len(spans))
+		t.failed.Add(float64(len(spans)))
 		return
 	}
 	var taken collectorpb.ExportTraceServiceResponse
@@ -85,8 +78,8 @@ func (t *Tracer) sendSpans(spans []*tracepb.Span) {
 	if proto.Unmarshal(answer, &taken) == nil { // The collector has taken them also if its answer cannot be read.
 		rejected = min(len(spans), max(0, int(taken.GetPartialSuccess().GetRejectedSpans())))
 	}
-	t.drop("rejected", rejected)
-	t.exported.WithLabelValues().Add(float64(len(spans) - rejected))
+	t.rejected.Add(float64(rejected))
+	t.exported.Add(float64(len(spans) - rejected))
 }
 
 // sender sends one signal to the collector. One goroutine uses it.

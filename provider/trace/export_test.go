@@ -99,10 +99,8 @@ func tracerTo(t *testing.T, c *collector, pairs ...string) *Tracer {
 }
 
 func (t *Tracer) counted(reason string) int {
-	if reason == "" {
-		return int(testutil.ToFloat64(t.exported.WithLabelValues()))
-	}
-	return int(testutil.ToFloat64(t.dropped.WithLabelValues(reason)))
+	counter := map[string]prometheus.Counter{"": t.exported, "queue_full": t.full, "failed": t.failed, "rejected": t.rejected}[reason]
+	return int(testutil.ToFloat64(counter))
 }
 
 // Spans are exported after a while, as soon as the queue is half full, and at the end.

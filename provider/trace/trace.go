@@ -49,9 +49,10 @@ type Tracer struct {
 	settings
 	queue chan *frame.Trace
 	// wake has a value when the queue is half full.
-	wake              chan struct{}
-	exported, dropped *prometheus.CounterVec
-	log               zerolog.Logger
+	wake chan struct{}
+	// exported, full, failed and rejected count spans.
+	exported, full, failed, rejected prometheus.Counter
+	log                              zerolog.Logger
 	// open ends when Close begins, alive when its time is over.
 	open, alive context.Context
 	close, kill context.CancelFunc
@@ -141,7 +142,7 @@ func (t *Tracer) End(of *frame.Trace) {
 	select {
 	case t.queue <- of:
 	default:
-		t.drop("queue_full", count(of))
+		t.full.Add(float64(count(of)))
 		return
 	}
 	if len(t.queue) == cap(t.queue)/2 {
