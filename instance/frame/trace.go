@@ -75,7 +75,7 @@ const (
 )
 
 // ID is the trace's identifier in hexadecimal digits.
-func (t *Trace) ID() string { return hex.EncodeToString(t.TraceID[:]) }
+func (t *Trace) ID() string { return t.Header()[0][3:35] }
 
 // Header is the value of [ParentHeader] under which the request's span is the parent. The slice belongs to t.
 func (t *Trace) Header() []string {
