@@ -85,11 +85,9 @@ func endTrace(s *Server, t *frame.Trace, function, method string, code int) {
 // not sampled.
 func (d *deployed) observe(code int, late bool, started time.Time, traced *frame.Trace) {
 	total := time.Since(started)
-	if traced == nil {
-		d.metrics.ObserveRequest(code, total)
-	} else {
+	d.metrics.ObserveSampled(code, total, traced)
+	if traced != nil {
 		traced.Late = late
-		d.metrics.ObserveSampled(code, total, traced.ID())
 	}
 	if d.Inference.IsInference {
 		d.metrics.ObserveObjective(code, late || code == web.StatusHungUp && total > d.Inference.SLO)
@@ -189,11 +187,7 @@ func (s invocations) forward(w http.ResponseWriter, r *http.Request, d *deployed
 		if p == http.ErrAbortHandler {
 			code = statusBrokenOff(r)
 		}
-		if traced == nil {
-			d.metrics.ObserveRequest(code, time.Since(started))
-		} else {
-			d.metrics.ObserveSampled(code, time.Since(started), traced.ID())
-		}
+		d.metrics.ObserveSampled(code, time.Since(started), traced)
 		endTrace(s.Server, traced, d.Name, r.Method, code)
 		if p != nil {
 			panic(p)

@@ -30,10 +30,12 @@ import (
 // Recorder records a function's measurements. Its methods are called during
 // requests, so they must not block.
 type Recorder interface {
-	// ObserveBatch records a batch of size requests that took exec.
-	ObserveBatch(size int, exec time.Duration)
-	// ObserveQueue records a request that waited for d before its batch was sent.
-	ObserveQueue(d time.Duration)
+	// ObserveBatch records a batch of size requests that took exec. t is the trace of one of them, nil if none
+	// is sampled.
+	ObserveBatch(size int, exec time.Duration, t *frame.Trace)
+	// ObserveQueue records a request that waited for d before its batch was sent. t is its trace, nil if it is not
+	// sampled.
+	ObserveQueue(d time.Duration, t *frame.Trace)
 	// AddDrop counts a request that was answered without being executed.
 	AddDrop(reason metrics.Reason)
 }

@@ -140,7 +140,7 @@ func (l *loan) exchange(x *exchange) ([]frame.Response, taken, error) {
 
 // landed records what the instance has executed.
 func (l *loan) landed(responses []frame.Response, took taken, total time.Duration) {
-	l.d.options.Recorder.ObserveBatch(1, took.time)
+	l.d.options.Recorder.ObserveBatch(1, took.time, l.calls[0].request.Trace)
 	l.d.mu.Lock()
 	defer l.d.mu.Unlock()
 	l.m.served = true

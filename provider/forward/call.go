@@ -90,7 +90,7 @@ func (c *call) letGo() {
 		if c.trace != nil {
 			c.trace.Batch = &frame.Execution{Began: c.sent, Ended: time.Now(), Instance: string(c.instance.id), Revision: c.instance.revision.Load()}
 		}
-		c.forwarder.options.Recorder.ObserveBatch(1, time.Since(c.sent))
+		c.forwarder.options.Recorder.ObserveBatch(1, time.Since(c.sent), c.trace)
 	}
 	c.forwarder.release(c.instance, c.response != nil, c.response != nil && c.busy())
 	c.instance, c.response, c.answer = nil, nil, nil
@@ -122,7 +122,7 @@ func (c *call) send(out *http.Request) (*http.Response, error) {
 		c.instance, c.sent = p, time.Now()
 		c.watch = time.AfterFunc(watchAfter, func() { f.watch(p) })
 		if first {
-			f.options.Recorder.ObserveQueue(c.sent.Sub(c.arrived))
+			f.options.Recorder.ObserveQueue(c.sent.Sub(c.arrived), c.trace)
 		}
 		if t := c.trace; t != nil {
 			t.Sent, t.Cold = c.sent, c.cold

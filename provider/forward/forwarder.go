@@ -74,10 +74,11 @@ var (
 // Recorder records a function's measurements. Its methods are called during
 // requests, so they must not block.
 type Recorder interface {
-	// ObserveBatch records a request (size is 1) that was on an instance for exec.
-	ObserveBatch(size int, exec time.Duration)
-	// ObserveQueue records a request that waited for d before it was sent.
-	ObserveQueue(d time.Duration)
+	// ObserveBatch records a request (size is 1) that was on an instance for exec. t is its trace, nil if it is not
+	// sampled.
+	ObserveBatch(size int, exec time.Duration, t *frame.Trace)
+	// ObserveQueue records a request that waited for d before it was sent, with its trace.
+	ObserveQueue(d time.Duration, t *frame.Trace)
 	// AddDrop counts a request that was answered without being sent to an instance,
 	// or that lost its instance.
 	AddDrop(reason metrics.Reason)

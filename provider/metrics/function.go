@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
@@ -92,10 +93,10 @@ type late struct {
 }
 
 // observe records a value in one of the function's histograms. Only the first value of each
-// takes a lock. exemplar is nil for none.
-func (f *FunctionMetrics) observe(l *late, value float64, exemplar prometheus.Labels) {
+// takes a lock. The trace becomes an exemplar unless it is nil.
+func (f *FunctionMetrics) observe(l *late, value float64, t *frame.Trace) {
 	if o := l.has.Load(); o != nil {
-		record(*o, value, exemplar)
+		record(*o, value, t)
 		return
 	}
 	f.mu.Lock()
@@ -105,12 +106,12 @@ func (f *FunctionMetrics) observe(l *late, value float64, exemplar prometheus.La
 	}
 	o := l.of.WithLabelValues(f.name)
 	l.has.Store(&o)
-	record(o, value, exemplar)
+	record(o, value, t)
 }
 
-func record(o prometheus.Observer, value float64, exemplar prometheus.Labels) {
-	if exemplar != nil {
-		o.(prometheus.ExemplarObserver).ObserveWithExemplar(value, exemplar)
+func record(o prometheus.Observer, value float64, t *frame.Trace) {
+	if t != nil {
+		o.(prometheus.ExemplarObserver).ObserveWithExemplar(value, prometheus.Labels{"trace_id": t.ID()})
 		return
 	}
 	o.Observe(value)
@@ -126,16 +127,14 @@ func (f *FunctionMetrics) Begin() { f.inFlight.Add(1) }
 // client hung up). total is the time from its arrival to its answer. Call it once for
 // each Begin.
 func (f *FunctionMetrics) ObserveRequest(code int, total time.Duration) {
-	f.inFlight.Add(-1)
-	f.count(code).Add(1)
-	f.observe(&f.total, total.Seconds(), nil)
+	f.ObserveSampled(code, total, nil)
 }
 
-// ObserveSampled is ObserveRequest for a request of a trace, which becomes an exemplar.
-func (f *FunctionMetrics) ObserveSampled(code int, total time.Duration, trace string) {
+// ObserveSampled is ObserveRequest for a request with a trace, which becomes an exemplar; nil for none.
+func (f *FunctionMetrics) ObserveSampled(code int, total time.Duration, t *frame.Trace) {
 	f.inFlight.Add(-1)
 	f.count(code).Add(1)
-	f.observe(&f.total, total.Seconds(), prometheus.Labels{"trace_id": trace})
+	f.observe(&f.total, total.Seconds(), t)
 }
 
 func (f *FunctionMetrics) count(code int) *atomic.Uint64 {
@@ -163,13 +162,16 @@ func (f *FunctionMetrics) Answered() uint64 {
 	return sum
 }
 
-// ObserveQueue records how long one request waited for its batch.
-func (f *FunctionMetrics) ObserveQueue(d time.Duration) { f.observe(&f.queue, d.Seconds(), nil) }
+// ObserveQueue records how long one request waited for its batch. t is its trace, nil if it is not sampled.
+func (f *FunctionMetrics) ObserveQueue(d time.Duration, t *frame.Trace) {
+	f.observe(&f.queue, d.Seconds(), t)
+}
 
-// ObserveBatch records one batch: its size and its time on the instance.
-func (f *FunctionMetrics) ObserveBatch(size int, exec time.Duration) {
+// ObserveBatch records one batch: its size and its time on the instance. t is the trace of one of its requests, nil
+// if none is sampled.
+func (f *FunctionMetrics) ObserveBatch(size int, exec time.Duration, t *frame.Trace) {
 	f.observe(&f.batch, float64(size), nil)
-	f.observe(&f.exec, exec.Seconds(), nil)
+	f.observe(&f.exec, exec.Seconds(), t)
 }
 
 // ObserveCold records one instance's time from start to ready (t_cold, INFless
