@@ -94,12 +94,12 @@ func (p *place) collector(t *testing.T, to string) (string, *os.Process) {
 	address := freeAddress(t)
 	c := exec.Command(binary, "--config", fmt.Sprintf(`yaml:
 receivers: {otlp: {protocols: {http: {endpoint: %q}}}}
-exporters: {otlphttp: {endpoint: %q, encoding: json, compression: none}}
+exporters: {otlp_http: {endpoint: %q, encoding: json, compression: none}}
 service:
   telemetry: {metrics: {level: none}}
   pipelines:
-    traces: {receivers: [otlp], exporters: [otlphttp]}
-    metrics: {receivers: [otlp], exporters: [otlphttp]}
+    traces: {receivers: [otlp], exporters: [otlp_http]}
+    metrics: {receivers: [otlp], exporters: [otlp_http]}
 `, address, to))
 	var log strings.Builder
 	c.Stdout, c.Stderr = &log, &log

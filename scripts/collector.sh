@@ -76,7 +76,7 @@ build() {
 					return f, err
 				},
 				ConfigProviderSettings: otelcol.ConfigProviderSettings{ResolverSettings: confmap.ResolverSettings{
-					ProviderFactories: []confmap.ProviderFactory{yamlprovider.NewFactory()},
+					DefaultScheme: "yaml", ProviderFactories: []confmap.ProviderFactory{yamlprovider.NewFactory()},
 				}},
 			})
 			if err := c.Execute(); err != nil {

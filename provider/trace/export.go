@@ -100,7 +100,7 @@ func (t *Tracer) send(s *sender, m proto.Message) (answer []byte, err error) {
 	}
 	switch {
 	case err != nil && !s.failing:
-		t.log.Warn().Err(err).Str("collector", s.to).Msg("cannot export to the OpenTelemetry collector; spans are dropped and counted")
+		t.log.Warn().Err(err).Str("collector", s.to).Msg("cannot export to the OpenTelemetry collector; spans that it misses are dropped and counted")
 	case err == nil && s.failing:
 		t.log.Info().Str("collector", s.to).Msg("the OpenTelemetry collector takes exports again")
 	}
