@@ -77,7 +77,8 @@ const (
 // ID is the trace's identifier in hexadecimal digits.
 func (t *Trace) ID() string { return t.Header()[0][3:35] }
 
-// Header is the value of [ParentHeader] under which the request's span is the parent. The slice belongs to t.
+// Header is the value of [ParentHeader] under which the request's span is the parent. The slice belongs to t. The
+// first call makes it, so it must come before other goroutines have t.
 func (t *Trace) Header() []string {
 	if t.header[0] == "" {
 		t.header[0] = TraceParent(t.TraceID, t.SpanID, true)

@@ -125,7 +125,7 @@ func (c *call) send(out *http.Request) (*http.Response, error) {
 			f.options.Recorder.ObserveQueue(c.sent.Sub(c.arrived), c.trace)
 		}
 		if t := c.trace; t != nil {
-			t.Sent, t.Cold = c.sent, c.cold
+			t.Sent = c.sent
 		}
 		if c.response, err = c.attempt(out); err == nil {
 			c.answer = c.response.Body

@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -27,6 +28,14 @@ func TestTrace(t *testing.T) {
 	q.Trace = queued
 	if _, err := r.Invoke(t.Context(), q); err != nil {
 		t.Error(err)
+	}
+	r.Forget(in.id)
+	late := &frame.Trace{}
+	q.Trace = late
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(10*time.Millisecond, cancel)
+	if _, err := r.Invoke(ctx, q); err == nil || !late.Cold || late.Queued.IsZero() || !late.Sent.IsZero() || late.Batch != nil {
+		t.Errorf("%v: %+v", err, late)
 	}
 	for _, of := range []*frame.Trace{cold, warm, queued} {
 		x := of.Batch

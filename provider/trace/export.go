@@ -84,10 +84,11 @@ func (t *Tracer) sendSpans(spans []*tracepb.Span) {
 
 // sender sends one signal to the collector. One goroutine uses it.
 type sender struct {
-	to      string
-	header  http.Header
-	timeout time.Duration
-	client  *http.Client
+	// to is the URL, name that of the collector without a password.
+	to, name string
+	header   http.Header
+	timeout  time.Duration
+	client   *http.Client
 	// failing: the latest export failed.
 	failing bool
 }
@@ -100,9 +101,9 @@ func (t *Tracer) send(s *sender, m proto.Message) (answer []byte, err error) {
 	}
 	switch {
 	case err != nil && !s.failing:
-		t.log.Warn().Err(err).Str("collector", s.to).Msg("cannot export to the OpenTelemetry collector; spans that it misses are dropped and counted")
+		t.log.Warn().Err(err).Str("collector", s.name).Msg("cannot export to the OpenTelemetry collector; spans that it misses are dropped and counted")
 	case err == nil && s.failing:
-		t.log.Info().Str("collector", s.to).Msg("the OpenTelemetry collector takes exports again")
+		t.log.Info().Str("collector", s.name).Msg("the OpenTelemetry collector takes exports again")
 	}
 	s.failing = err != nil
 	return answer, err

@@ -53,6 +53,12 @@ func (c *collector) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.Result(), nil
 }
 
+func (c *collector) tries() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.posts
+}
+
 // ServeHTTP implements http.Handler.
 func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
@@ -160,8 +166,9 @@ func TestACollectorThatHangs(t *testing.T) {
 			t.Errorf("%d spans are dropped; 4 are in hand and 8 wait", full)
 		}
 		time.Sleep(25 * time.Second)
-		if c.posts != 3 { // A try takes 10 s, and there is a pause after it.
-			t.Errorf("%d tries", c.posts)
+		synctest.Wait()
+		if n := c.tries(); n != 3 { // A try takes 10 s, and there is a pause after it.
+			t.Errorf("%d tries", n)
 		}
 		if took := closeIn(tracer, 2*time.Second); took > 2*time.Second {
 			t.Errorf("closing took %v", took)
@@ -215,8 +222,8 @@ func TestACollectorThatIsAway(t *testing.T) {
 				tracer.End(tracer.Begin(nil, time.Now()))
 				time.Sleep(5*time.Second + c.after)
 				synctest.Wait()
-				if failed, exported := tracer.counted("failed"), tracer.counted(""); failed != c.failed || exported != c.exported || to.posts != c.posts {
-					t.Errorf("%d failed, %d exported after %d tries, want %d, %d after %d", failed, exported, to.posts, c.failed, c.exported, c.posts)
+				if failed, exported := tracer.counted("failed"), tracer.counted(""); failed != c.failed || exported != c.exported || to.tries() != c.posts {
+					t.Errorf("%d failed, %d exported after %d tries, want %d, %d after %d", failed, exported, to.tries(), c.failed, c.exported, c.posts)
 				}
 				closeIn(tracer, time.Second)
 			})

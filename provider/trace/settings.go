@@ -68,6 +68,9 @@ func parse(o Options) (s settings, err error) {
 	if s.metrics, err = e.sender("METRICS", "v1/metrics", o.Endpoint); err != nil {
 		return s, err
 	}
+	if s.traces == nil && s.metrics == nil {
+		return s, nil
+	}
 	if err := s.sampler(e, o.Sample); err != nil {
 		return s, err
 	}
@@ -155,7 +158,7 @@ func (e environment) sender(signal, path, endpoint string) (*sender, error) {
 	if protocol := e.otlp(signal, "PROTOCOL"); protocol != "" && protocol != "http/protobuf" {
 		return nil, fmt.Errorf("the OTLP protocol is %q: only http/protobuf is supported, at port 4318 of most collectors", protocol)
 	}
-	s := &sender{to: to.JoinPath(path).String(), header: http.Header{"Content-Type": {"application/x-protobuf"}, "User-Agent": {"faas-infer"}}}
+	s := &sender{to: to.JoinPath(path).String(), name: to.Redacted(), header: http.Header{"Content-Type": {"application/x-protobuf"}, "User-Agent": {"faas-infer"}}}
 	if path == "" {
 		s.to = text
 	}

@@ -122,8 +122,8 @@ func (t *Tracer) Begin(h http.Header, at time.Time) *frame.Trace {
 	if state := strings.Join(h[frame.StateHeader], ","); len(state) <= maxState {
 		of.State = state
 	}
-	if h != nil {
-		h[frame.ParentHeader] = of.Header()
+	if header := of.Header(); h != nil {
+		h[frame.ParentHeader] = header
 	}
 	return of
 }
@@ -133,7 +133,9 @@ const maxState = 512
 
 // Child returns a trace for a part of another one that begins at a time.
 func (t *Tracer) Child(of *frame.Trace, at time.Time) *frame.Trace {
-	return &frame.Trace{TraceID: of.TraceID, SpanID: newSpan(), ParentID: of.SpanID, State: of.State, Begun: at}
+	child := &frame.Trace{TraceID: of.TraceID, SpanID: newSpan(), ParentID: of.SpanID, State: of.State, Begun: at}
+	child.Header()
+	return child
 }
 
 // End takes a trace that is over now. If too many wait for their export, its spans are dropped and counted.
