@@ -67,8 +67,8 @@ up: ## Build all, start it, deploy stack.yml, stay until Ctrl-C
 
 .PHONY: test
 test: ## Check formatting, vet, run all tests, with the race detector where packages can race
-	@echo "[1/4] requirements: the binary, ONNX Runtime, OpenFaaS, Chromium, Python packages"
-	@$(MAKE) --no-print-directory -j4 ready gateway faas-cli chromium python
+	@echo "[1/4] requirements: the binary, ONNX Runtime, OpenFaaS, Chromium, a collector, Python packages"
+	@$(MAKE) --no-print-directory -j4 ready gateway faas-cli chromium collector python
 	@echo "[2/4] gofmt and vet"
 	@$(MAKE) --no-print-directory formatted vet
 	@rm -f bin/flaky
@@ -215,6 +215,10 @@ kubernetes: ## Build Kubernetes from source into the user's cache (8 minutes the
 .PHONY: chromium
 chromium: ## Find or fetch a Chromium to test the gateway's web interface
 	@$(TIMED) "Chromium" scripts/chromium.sh >/dev/null
+
+.PHONY: collector
+collector: ## Build OpenTelemetry's collector, which a test sends traces to, into the user's cache
+	@$(TIMED) "OpenTelemetry's collector" scripts/collector.sh >/dev/null
 
 # Everything that runs. make -j builds it in parallel.
 .PHONY: ready

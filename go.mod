@@ -28,6 +28,7 @@ require (
 	github.com/spf13/pflag v1.0.10
 	github.com/yalue/onnxruntime_go v1.35.0
 	go.etcd.io/bbolt v1.5.0
+	go.opentelemetry.io/proto/slim/otlp v1.11.1
 	go.uber.org/goleak v1.3.0
 	go.yaml.in/yaml/v3 v3.0.5
 	golang.org/x/image v0.47.0

@@ -45,6 +45,7 @@ type ProviderFlags struct {
 	corsOrigins, hosts                        []string
 	behindGateway                             bool
 	nats                                      asyncFlags
+	traces                                    traceFlags
 	policy, coldStart, scheduler              string
 	keepAlive, coldWait, drain                time.Duration
 	bodyTimeout, answerTimeout                time.Duration
@@ -107,6 +108,7 @@ func (f *ProviderFlags) Register(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.drain, "drain", 30*time.Second, "how long requests in flight may take at shutdown; the rest of it takes at most "+stopping.String()+" more")
 	flags.BoolVar(&f.measure, "measure", false, "measure each model as a whole when it is deployed, instead of predicting its times from its operators")
 	f.nats.register(flags)
+	f.traces.register(flags)
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 }
 

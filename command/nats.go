@@ -10,7 +10,6 @@ import (
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/async"
 	"github.com/faas-infer/faas-infer/provider/async/queue"
-	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // asyncFlags are the flags of asynchronous requests.
@@ -41,15 +40,19 @@ func (f *asyncFlags) register(flags *pflag.FlagSet) {
 }
 
 // openAsync opens the queue of asynchronous requests.
-func (f *ProviderFlags) openAsync(ctx context.Context, s *runningProvider, bodies *web.BodyReader) (*async.Queue, error) {
+func (f *ProviderFlags) openAsync(ctx context.Context, s *runningProvider, b Base) (*async.Queue, error) {
+	var tracer async.Tracer
+	if b.Tracer != nil {
+		tracer = s.tracer
+	}
 	held, spareHeld := queueHeld(f.maxHeld)
 	return async.Open(ctx, async.Options{
 		Dir: filepath.Join(f.state, "nats"), Listen: f.nats.listen, URL: f.nats.url, Login: f.nats.login, Replicas: f.nats.replicas, Sync: f.nats.sync,
 		Invoker: s.provider, Functions: s.provider, Spare: provider.BestEffort{Server: s.provider}, Several: s.parts.Several,
 		Callback: async.CallbackOptions{Timeout: f.nats.callbackTimeout, AllowPrivateRedirects: f.nats.privateRedirects, ForbidPrivate: f.nats.noCalls},
-		MaxBody:  f.maxBody, BodyTimeout: f.bodyTimeout, Bodies: bodies, Concurrency: f.nats.concurrency, MaxHeld: held, SpareHeld: spareHeld,
+		MaxBody:  f.maxBody, BodyTimeout: f.bodyTimeout, Bodies: b.Bodies, Concurrency: f.nats.concurrency, MaxHeld: held, SpareHeld: spareHeld,
 		MaxResults: f.nats.results, MaxResultCount: f.nats.resultCount,
-		Registerer: s.registry, Logger: s.log,
+		Tracer: tracer, Registerer: s.registry, Logger: s.log,
 	})
 }
 

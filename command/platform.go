@@ -35,6 +35,8 @@ type Base struct {
 	InFlight *web.Gate
 	// Identity is the provider's certificate, nil without --tls.
 	Identity *mutual.Identity
+	// Tracer traces requests, nil for none.
+	Tracer provider.Tracer
 	// Backlog is that of [control.Options]. It may be called once the controller runs.
 	Backlog func(function string) (requests int, at time.Time)
 	Log     zerolog.Logger

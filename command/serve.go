@@ -25,6 +25,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider/async"
 	"github.com/faas-infer/faas-infer/provider/metrics"
 	"github.com/faas-infer/faas-infer/provider/shutdown"
+	"github.com/faas-infer/faas-infer/provider/trace"
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
@@ -36,6 +37,8 @@ type runningProvider struct {
 	registry *prometheus.Registry
 	provider *provider.Server
 	async    *async.Queue
+	// tracer exports traces and metrics, nil for none.
+	tracer *trace.Tracer
 	// queueClosed: async has been closed, or given up.
 	queueClosed bool
 	http        *http.Server
@@ -92,6 +95,12 @@ func (f *ProviderFlags) start(ctx context.Context, platform Platform) (_ *runnin
 	s.registry.MustRegister(collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(live)), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	base := Base{Flags: f, Credentials: credentials, Metrics: metrics.New(s.registry), Bodies: web.NewBodyReader(f.maxBody, f.bodyTimeout, f.maxHeld), InFlight: web.NewGate(), Identity: s.identity, Log: s.log,
 		Backlog: func(function string) (int, time.Time) { return s.async.Backlog(function) }}
+	if s.tracer, err = f.traces.open(f.given, s.registry, s.log); err != nil {
+		return nil, err
+	}
+	if s.tracer != nil && s.tracer.Traces() {
+		base.Tracer = s.tracer
+	}
 	if s.parts, err = platform.Open(ctx, base); err != nil {
 		return nil, err
 	}
@@ -99,7 +108,7 @@ func (f *ProviderFlags) start(ctx context.Context, platform Platform) (_ *runnin
 	if !f.behindGateway {
 		s.registry.MustRegister(metrics.NewGateway(base.Metrics, s.provider.Services))
 	}
-	if s.async, err = f.openAsync(ctx, s, base.Bodies); err != nil {
+	if s.async, err = f.openAsync(ctx, s, base); err != nil {
 		return nil, err
 	}
 	s.provider.UseAsync(s.async)
@@ -118,7 +127,7 @@ func (s *runningProvider) newServer(b Base) *provider.Server {
 	f, p := s.flags, s.parts
 	return provider.New(provider.Options{
 		Store: p.Store, Controller: p.Controller, Metrics: b.Metrics, Gatherer: s.registry, Credentials: b.Credentials,
-		Bodies: b.Bodies, InFlight: b.InFlight, ColdWait: f.coldWait, Version: types.VersionInfo{Release: "dev", SHA: cmp.Or(report.Commit, "unknown")}, Logger: s.log,
+		Bodies: b.Bodies, InFlight: b.InFlight, Tracer: b.Tracer, ColdWait: f.coldWait, Version: types.VersionInfo{Release: "dev", SHA: cmp.Or(report.Commit, "unknown")}, Logger: s.log,
 		Secrets: p.Secrets, Logs: p.Logs, Nodes: p.Nodes, CORSOrigins: f.corsOrigins, Hosts: f.Hosts(), FunctionUser: p.FunctionUser, BehindGateway: f.behindGateway,
 		Build: p.Build, PublicKey: p.PublicKey, Defaults: p.Defaults, Several: p.Several,
 	})

@@ -42,6 +42,7 @@ func (s *runningProvider) stop(drained func()) error {
 	drained()
 	restored := shutdown.Background(s.endRestore) // A model that is being read cannot be interrupted.
 	s.closeConnections()
+	exported := shutdown.Background(s.closeTracer) // It takes less than the instances may.
 	err := s.steps.Within("stopping the instances", stopInstances, hurry, func(ctx context.Context) error {
 		select {
 		case <-restored:
@@ -51,6 +52,7 @@ func (s *runningProvider) stop(drained func()) error {
 		<-s.ran
 		return s.parts.Controller.Close(ctx)
 	})
+	<-exported
 	return errors.Join(err, s.closeParts())
 }
 
@@ -119,6 +121,7 @@ func (s *runningProvider) closeParts() error {
 	if s.async != nil {
 		s.closeQueue()
 	}
+	s.closeTracer()
 	if s.parts.Close != nil {
 		err = s.steps.Within("closing the platform", closePlatform, hurry, func(context.Context) error { return s.parts.Close() })
 	}

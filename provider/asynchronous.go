@@ -46,8 +46,32 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, escaped string) 
 		return
 	}
 	defer s.inFlight.Leave()
+	now := time.Now()
 	name, path := splitPath(escaped, asyncPrefix)
-	s.answerError(w, r, s.async.Accept(w, r, name, path))
+	var traced *frame.Trace
+	if s.tracer != nil {
+		traced = s.tracer.Begin(r.Header, now) // The queue stores it with the request.
+	}
+	err := s.async.Accept(w, r, name, path)
+	s.answerError(w, r, err)
+	if traced != nil {
+		s.endPublished(traced, name, r.Method, err)
+	}
+}
+
+// endPublished ends the trace of a request to be stored. Names that nobody has deployed are not bounded, so it shows
+// none of them.
+func (s *Server) endPublished(t *frame.Trace, name, method string, refused error) {
+	a, err := resolve(name)
+	if _, known := s.Annotations(name); err != nil || !known {
+		return
+	}
+	code := http.StatusAccepted
+	if refused != nil {
+		code = web.StatusOf(refused)
+	}
+	t.Step = frame.Published
+	endTrace(s, t, a.full(), method, code)
 }
 
 // AsyncPatience is added to the deadline of a request from the queue. Requests whose
@@ -73,7 +97,7 @@ func (s *Server) Invoke(ctx context.Context, name string, req *frame.Request) (*
 	defer s.inFlight.Leave()
 	started, code, late := time.Now(), http.StatusInternalServerError, false
 	d.metrics.Begin()
-	defer func() { d.observe(code, late, started) }()
+	defer func() { d.observe(code, late, started, req.Trace) }()
 	resp, err := d.invokeQueued(ctx, req)
 	if err != nil {
 		code = web.StatusOf(err)

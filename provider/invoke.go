@@ -50,14 +50,18 @@ func (s invocations) invokeFunction(w http.ResponseWriter, r *http.Request, name
 		return
 	}
 	web.IdentifyCall(w.Header(), r.Header, started)
+	var traced *frame.Trace
+	if s.tracer != nil {
+		traced = s.tracer.Begin(r.Header, started)
+	}
 	if d.forwarder != nil {
-		s.forward(w, r, d, path, started, waited)
+		s.forward(w, r, d, path, started, waited, traced)
 		return
 	}
 	req, err := s.receive(w, r, d.Name, path, body)
 	// Enter only after the body: shutdown must not wait for a client that sends slowly.
 	if err == nil {
-		req.Waited = waited
+		req.Waited, req.Trace = waited, traced
 		if s.inFlight.Enter() {
 			defer s.inFlight.Leave()
 		} else {
@@ -67,7 +71,10 @@ func (s invocations) invokeFunction(w http.ResponseWriter, r *http.Request, name
 	d.metrics.Begin()
 	code, late := http.StatusInternalServerError, false
 	// Deferred, so that a panic below is counted as well.
-	defer func() { d.observe(code, late, started) }()
+	defer func() {
+		d.observe(code, late, started, traced)
+		endTrace(s.Server, traced, d.Name, r.Method, code)
+	}()
 	if err != nil {
 		code = web.WriteErrorBelow(w, path, err)
 		return
@@ -75,10 +82,22 @@ func (s invocations) invokeFunction(w http.ResponseWriter, r *http.Request, name
 	code, late = s.dispatch(w, r, d, req, body)
 }
 
-// observe counts an answered request. late: the answer came after the objective.
-func (d *deployed) observe(code int, late bool, started time.Time) {
+// endTrace ends the trace of a request to a function, nil if it is not sampled.
+func endTrace(s *Server, t *frame.Trace, function, method string, code int) {
+	if t != nil {
+		t.Function, t.Method, t.Status = function, method, code
+		s.tracer.End(t)
+	}
+}
+
+// observe counts an answered request. late: the answer came after the objective. traced is its trace, nil if it is
+// not sampled.
+func (d *deployed) observe(code int, late bool, started time.Time, traced *frame.Trace) {
 	total := time.Since(started)
-	d.metrics.ObserveRequest(code, total)
+	d.metrics.ObserveSampled(code, total, traced)
+	if traced != nil {
+		traced.Late = late
+	}
 	if d.Inference.IsInference {
 		d.metrics.ObserveObjective(code, late || code == web.StatusHungUp && total > d.Inference.SLO)
 	}
@@ -163,7 +182,8 @@ func (s invocations) dispatch(w http.ResponseWriter, r *http.Request, d *deploye
 // forward lets an ordinary function's forwarder answer one request, streaming both ways. The
 // request's head counts as held, because many may wait for an instance, and what is kept of its body, which
 // streams.
-func (s invocations) forward(w http.ResponseWriter, r *http.Request, d *deployed, path string, started time.Time, waited time.Duration) {
+func (s invocations) forward(w http.ResponseWriter, r *http.Request, d *deployed, path string, started time.Time, waited time.Duration,
+	traced *frame.Trace) {
 	if !s.inFlight.Enter() {
 		s.bodies.LimitRest(w, r)
 		web.WriteErrorBelow(w, path, errDraining)
@@ -178,7 +198,8 @@ func (s invocations) forward(w http.ResponseWriter, r *http.Request, d *deployed
 		if p == http.ErrAbortHandler {
 			code = statusBrokenOff(r)
 		}
-		d.metrics.ObserveRequest(code, time.Since(started))
+		d.metrics.ObserveSampled(code, time.Since(started), traced)
+		endTrace(s.Server, traced, d.Name, r.Method, code)
 		if p != nil {
 			panic(p)
 		}
@@ -189,6 +210,9 @@ func (s invocations) forward(w http.ResponseWriter, r *http.Request, d *deployed
 		s.bodies.LimitRest(w, r)
 		code = web.WriteErrorBelow(w, path, err)
 		return
+	}
+	if traced != nil {
+		r = r.WithContext(frame.WithTrace(r.Context(), traced))
 	}
 	code = d.forwarder.Forward(w, r, path, waited, held.Take)
 }

@@ -22,10 +22,10 @@ func atPath(_ context.Context, req *frame.Request) (*frame.Response, error) {
 	return &frame.Response{Status: 200, Header: http.Header{}, Body: fmt.Appendf(nil, "%s?%s %s", req.Path, req.Query, req.Body)}, nil
 }
 
-// forwarderFunc is the forwarder of an ordinary function that answers with path and body.
-type forwarderFunc struct{ dispatcherFunc }
+// echoProgram is the forwarder of an ordinary function that answers with path and body.
+type echoProgram struct{ dispatcherFunc }
 
-func (forwarderFunc) Forward(w http.ResponseWriter, r *http.Request, path string, _ time.Duration, _ func(int64) error) int {
+func (echoProgram) Forward(w http.ResponseWriter, r *http.Request, path string, _ time.Duration, _ func(int64) error) int {
 	fmt.Fprintf(w, "program %s %d ", path, r.ContentLength)
 	_, _ = io.Copy(w, r.Body)
 	return http.StatusOK
@@ -116,7 +116,7 @@ func TestOpenAIRefusals(t *testing.T) {
 // An ordinary function gets the request, too, with the length of its body.
 func TestOpenAIToPrograms(t *testing.T) {
 	r := newRig(t, nil)
-	r.controller.dispatcher = forwarderFunc{}
+	r.controller.dispatcher = echoProgram{}
 	r.deploy(t, func(d *types.FunctionDeployment) { d.Annotations = nil })
 	server := httptest.NewServer(r.Handler())
 	defer server.Close()

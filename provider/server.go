@@ -18,6 +18,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider/metrics"
 	"github.com/faas-infer/faas-infer/provider/web"
 )
@@ -81,11 +82,22 @@ type Options struct {
 	CORSOrigins []string
 	// BehindGateway: a stock gateway is in front of the provider, also where a proxy is in front of the gateway.
 	BehindGateway bool
+	// Tracer traces requests, nil for none. /metrics then shows the traces of some requests as exemplars.
+	Tracer Tracer
 	// Version is part of /system/info.
 	Version types.VersionInfo
 	Logger  zerolog.Logger
 	// Now is the clock, time.Now if nil.
 	Now func() time.Time
+}
+
+// Tracer decides which requests are traced. *trace.Tracer implements it. Its methods neither block nor lock.
+type Tracer interface {
+	// Begin returns the trace of a request with this header that came at a time, nil if it is not sampled. It
+	// makes the request's span the parent of what gets the header.
+	Begin(h http.Header, at time.Time) *frame.Trace
+	// End takes a trace whose request has its answer.
+	End(t *frame.Trace)
 }
 
 // Server serves the provider's routes. Create it with New, call Restore, then serve Handler;
@@ -101,6 +113,7 @@ type Server struct {
 	started     time.Time
 	secrets     Secrets
 	logs        LogSource
+	tracer      Tracer
 	nodes       func(context.Context) ([]cluster.Node, error)
 	defaults    Defaults
 	cors        web.CORS
@@ -168,7 +181,7 @@ func New(o Options) *Server {
 	s := &Server{
 		store: o.Store, controller: o.Controller, metrics: o.Metrics, credentials: o.Credentials,
 		version: o.Version, now: o.Now, log: o.Logger,
-		secrets: o.Secrets, logs: o.Logs, nodes: o.Nodes, defaults: o.Defaults, cors: web.NewCORS(o.CORSOrigins), hosts: web.NewHosts(o.Hosts), functionUser: o.FunctionUser, several: o.Several, behindGateway: o.BehindGateway, coldWait: o.ColdWait,
+		secrets: o.Secrets, logs: o.Logs, tracer: o.Tracer, nodes: o.Nodes, defaults: o.Defaults, cors: web.NewCORS(o.CORSOrigins), hosts: web.NewHosts(o.Hosts), functionUser: o.FunctionUser, several: o.Several, behindGateway: o.BehindGateway, coldWait: o.ColdWait,
 		sampledLog: o.Logger.Sample(&zerolog.BurstSampler{Burst: 5, Period: time.Second}),
 		inFlight:   cmp.Or(o.InFlight, web.NewGate()), namespaces: namespaces{o.Store},
 	}
@@ -181,7 +194,7 @@ func New(o Options) *Server {
 		s.now = time.Now
 	}
 	s.started = s.now()
-	s.routes(promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{}))
+	s.routes(promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{EnableOpenMetrics: o.Tracer != nil}))
 	if o.Build != nil {
 		s.open.Handle("/build", unlessDraining(s.inFlight, o.Build))
 	}

@@ -105,6 +105,8 @@ type Request struct {
 	// Sink, if not nil, may take the body of the answer as it comes. [Response.Body] then has
 	// what it has not taken. The frame does not have it.
 	Sink io.Writer
+	// Trace collects the times of a sampled request, nil for the others. The frame does not have it.
+	Trace *Trace
 }
 
 // Response is one member's answer.

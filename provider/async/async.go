@@ -107,6 +107,8 @@ type Options struct {
 	Concurrency        int
 	MaxHeld, SpareHeld int64
 	AckWait, Idle      time.Duration
+	// Tracer traces requests and callbacks, nil for none.
+	Tracer Tracer
 	// Registerer is where the metrics are registered, nil for nowhere.
 	Registerer prometheus.Registerer
 	Logger     zerolog.Logger
@@ -193,7 +195,7 @@ func Open(ctx context.Context, o Options) (*Queue, error) {
 	posting.Attempts, posting.MaxWait = cmp.Or(o.CallbackAttempts, DefaultCallbackAttempts), maxPostWait
 	q.executor = &Executor{
 		Invoker: o.Invoker, Functions: o.Functions, Poster: NewPoster(o.Callback), Posting: posting, Dead: letters, Stored: b.Stored,
-		Metrics: q.metrics, Draining: q.draining, Patience: q.patience(),
+		Metrics: q.metrics, Draining: q.draining, Patience: q.patience(), Tracer: o.Tracer,
 		executing: running, spool: newSpool(o.Dir), states: q.follower.states, hand: q.follower.hand, turns: newTurns(o.Concurrency),
 		// Any request can cause these lines, so at most 5 a second are written.
 		Logger: o.Logger.Sample(&zerolog.BurstSampler{Burst: 5, Period: time.Second}),

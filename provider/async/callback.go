@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
@@ -49,6 +50,8 @@ type CallbackResult struct {
 	Size   int64
 	// Duration is how long the invocation took.
 	Duration time.Duration
+	// trace is the traceparent of the callback, nil if it is not sampled.
+	trace []string
 }
 
 // CallbackRefusedError says that a callback leads to a forbidden address. Another try
@@ -183,6 +186,9 @@ func headers(r *CallbackResult) http.Header {
 	web.DropHopByHop(h)
 	for _, name := range ownHeaders {
 		h.Del(name)
+	}
+	if r.trace != nil {
+		h[frame.ParentHeader] = r.trace
 	}
 	h.Set("User-Agent", "faas-infer")
 	h.Set("X-Function-Name", r.Function)

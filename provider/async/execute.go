@@ -38,6 +38,17 @@ type Functions interface {
 	Annotations(name string) (map[string]string, bool)
 }
 
+// Tracer traces requests. *trace.Tracer implements it. Its methods neither block nor lock.
+type Tracer interface {
+	// Begin returns the trace of a request with this header that begins at a time, nil if it is not sampled. It
+	// makes the request's span the parent of what gets the header.
+	Begin(h http.Header, at time.Time) *frame.Trace
+	// Child returns a trace for a part of another one.
+	Child(of *frame.Trace, at time.Time) *frame.Trace
+	// End takes a trace that is over.
+	End(t *frame.Trace)
+}
+
 // Executor executes queued messages. It is safe for concurrent use.
 type Executor struct {
 	Invoker   Invoker
@@ -62,6 +73,8 @@ type Executor struct {
 	states *states
 	hand   *inHand
 	turns  *turns
+	// Tracer traces executions and callbacks, nil for none.
+	Tracer Tracer
 	// BestEffort, if not nil, executes the requests instead of Invoker.
 	BestEffort *bestEffort
 	// Logger logs each request that is given up.
@@ -81,6 +94,8 @@ type job struct {
 	// id is the ID by which clients may ask for the request, "" if nobody may. held is then not nil.
 	id   string
 	held *held
+	// trace is that of this try, nil if it is not sampled.
+	trace *frame.Trace
 }
 
 // outcome is the result of one try.
@@ -170,8 +185,8 @@ func (j *job) settings() retry.Settings {
 }
 
 // execute decodes the request and lets the Invoker execute it.
-func (j *job) execute(ctx context.Context) outcome {
-	o := outcome{try: retry.Try{Number: j.m.Deliveries, Luck: rand.Float64()}}
+func (j *job) execute(ctx context.Context) (o outcome) {
+	o = outcome{try: retry.Try{Number: j.m.Deliveries, Luck: rand.Float64()}}
 	request, err := queue.DecodeRequest(j.m.Data)
 	if err != nil {
 		o.try.Malformed, o.detail = true, err.Error()
@@ -184,6 +199,10 @@ func (j *job) execute(ctx context.Context) outcome {
 	}
 	j.request = request
 	j.identify()
+	if j.Tracer != nil {
+		j.trace = j.Tracer.Begin(request.Header, j.started)
+		defer func() { j.traced(j.trace, frame.Processed, o.try.Status) }()
+	}
 	result := &CallbackResult{Function: request.Function, CallID: request.CallID(), StartTime: request.Header.Get(queue.StartTimeHeader)}
 	if request.CallbackURL != nil || j.keeps() > 0 {
 		j.answer = &answer{spool: j.spool, m: j.m, name: j.name, resultOnly: request.CallbackURL == nil, maxResult: j.states.maxBytes()}
@@ -217,6 +236,14 @@ func (j *job) execute(ctx context.Context) outcome {
 	return o
 }
 
+// traced ends a trace of the request, nil if it is not sampled.
+func (j *job) traced(t *frame.Trace, step frame.Step, status int) {
+	if t != nil {
+		t.Step, t.Function, t.Method, t.Status, t.Stored, t.Try = step, j.name, j.request.Method, status, j.m.Stored, j.m.Deliveries
+		j.Tracer.End(t)
+	}
+}
+
 // invoke executes the decoded request, unless too many executions of it have ended with the
 // provider. One that has deaths waits for others of that kind.
 func (j *job) invoke(ctx context.Context, deaths int) (*frame.Response, error) {
@@ -240,6 +267,7 @@ func (j *job) invoke(ctx context.Context, deaths int) (*frame.Response, error) {
 // called back with, and it is read up to a bound.
 func (j *job) run(execute func(*frame.Request) (*frame.Response, error)) (*frame.Response, error) {
 	r := j.request.Frame()
+	r.Trace = j.trace
 	if r.Sink = new(discarded); j.answer != nil {
 		r.Sink = j.answer
 	}
@@ -270,7 +298,13 @@ func failure(status int, err error) *frame.Response {
 // the result was not delivered, the verdict says what becomes of the message.
 func (j *job) deliver(ctx context.Context, o outcome) (_ queue.Verdict, delivered bool) {
 	for number := 1; ; number++ {
+		var posted *frame.Trace
+		if j.trace != nil {
+			posted = j.Tracer.Child(j.trace, time.Now())
+			o.result.trace = posted.Header()
+		}
 		status, err := j.Poster.Post(ctx, j.request.CallbackURL, o.result)
+		j.traced(posted, frame.CalledBack, status)
 		if ctx.Err() != nil {
 			return queue.Verdict{Keep: true}, false
 		}

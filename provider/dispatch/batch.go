@@ -31,8 +31,9 @@ type batch struct {
 	// no member may run twice.
 	overdue, slo time.Duration
 	slow, once   bool
-	// generation is the instance's when the batch was formed.
+	// generation is the instance's when the batch was formed, and upSince.
 	generation int
+	upSince    time.Time
 	calls      []*call
 	looks      looks
 	sent       time.Time

@@ -111,9 +111,9 @@ func (e *echo) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // record counts what the dispatcher records.
 type record struct{ batches, queued, drops atomic.Int64 }
 
-func (r *record) ObserveBatch(int, time.Duration) { r.batches.Add(1) }
-func (r *record) ObserveQueue(time.Duration)      { r.queued.Add(1) }
-func (r *record) AddDrop(metrics.Reason)          { r.drops.Add(1) }
+func (r *record) ObserveBatch(int, time.Duration, *frame.Trace) { r.batches.Add(1) }
+func (r *record) ObserveQueue(time.Duration, *frame.Trace)      { r.queued.Add(1) }
+func (r *record) AddDrop(metrics.Reason)                        { r.drops.Add(1) }
 
 func times(b int, t time.Duration) []time.Duration {
 	out := make([]time.Duration, b)

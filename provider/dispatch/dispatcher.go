@@ -30,10 +30,12 @@ import (
 // Recorder records a function's measurements. Its methods are called during
 // requests, so they must not block.
 type Recorder interface {
-	// ObserveBatch records a batch of size requests that took exec.
-	ObserveBatch(size int, exec time.Duration)
-	// ObserveQueue records a request that waited for d before its batch was sent.
-	ObserveQueue(d time.Duration)
+	// ObserveBatch records a batch of size requests that took exec. t is the trace of one of them, nil if none
+	// is sampled.
+	ObserveBatch(size int, exec time.Duration, t *frame.Trace)
+	// ObserveQueue records a request that waited for d before its batch was sent. t is its trace, nil if it is not
+	// sampled.
+	ObserveQueue(d time.Duration, t *frame.Trace)
 	// AddDrop counts a request that was answered without being executed.
 	AddDrop(reason metrics.Reason)
 }
@@ -133,7 +135,8 @@ type instanceState struct {
 	lived              time.Time
 	generation         int
 	executed, inFlight int
-	idleSince          time.Time
+	// upSince is when it last came up.
+	idleSince, upSince time.Time
 	// drained is closed when it is down and has no batch in flight.
 	drained chan struct{}
 }
@@ -295,6 +298,9 @@ func (d *Dispatcher) admit(c *call) ([]*batch, error) {
 			d.cold.Add(1)
 		}
 	}
+	if t := c.request.Trace; t != nil { // Under the lock: another goroutine may lead its batch.
+		t.Queued, t.Cold = c.arrived, c.cold
+	}
 	now := time.Now() // Not c.arrived: the policy's time must not go back.
 	if c.cold {
 		d.start.begin(c.class, now)
@@ -388,7 +394,7 @@ func (d *Dispatcher) act(now time.Time) []*batch {
 func (d *Dispatcher) batch(now time.Time, m *instanceState, stream cluster.InstanceID, calls []*call) *batch {
 	b := &batch{instance: m.ID, stream: stream, policy: d.policy, calls: calls, sent: now}
 	m.inFlight++
-	b.generation, b.variant, b.revision = m.generation, m.Variant, m.Revision
+	b.generation, b.upSince, b.variant, b.revision = m.generation, m.upSince, m.Variant, m.Revision
 	b.link, b.limit, b.slow, b.once, b.slo = m.link, m.Config.Batch, m.Slow, d.options.Once, d.options.SLO
 	b.predict(&m.Instance)
 	b.least = d.pace.Of(b.least)

@@ -119,6 +119,8 @@ type taken struct {
 	reported     bool
 	// elements is the mean number of elements of a request's row, 0 if all rows have one size.
 	elements int64
+	// engine is the engine's time and waited the wait in the instance, 0 if it reports none.
+	engine, waited time.Duration
 }
 
 // exchange is a batch, or a part of one, on its way to an instance and back.
@@ -240,7 +242,10 @@ func (x *exchange) finish(until time.Time) (responses []frame.Response, took tak
 		x.link.put(x.connection)
 	}
 	total := time.Since(x.began)
-	return responses, taken{max(answer.exec, total-answer.waited), answer.beside, answer.exec > 0, answer.elements}, err
+	return responses, taken{
+		time: max(answer.exec, total-answer.waited), beside: answer.beside, reported: answer.exec > 0, elements: answer.elements,
+		engine: answer.exec, waited: answer.waited,
+	}, err
 }
 
 // read reads the answers, at most until a time.

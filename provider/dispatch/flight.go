@@ -7,6 +7,8 @@ import (
 	"runtime/debug"
 	"slices"
 	"time"
+
+	"github.com/faas-infer/faas-infer/instance/frame"
 )
 
 const (
@@ -81,7 +83,7 @@ func (f *flight) lead(own *call) (mine signal) {
 		return f.mine
 	}
 	for _, c := range f.calls {
-		f.d.options.Recorder.ObserveQueue(max(0, f.sent.Sub(c.arrived)))
+		f.d.options.Recorder.ObserveQueue(max(0, f.sent.Sub(c.arrived)), c.request.Trace)
 	}
 	f.rest = f.calls
 	return f.run(own)
@@ -290,7 +292,9 @@ func (f *flight) land(own *call) error {
 	if err != nil {
 		return err
 	}
+	began := f.x.began
 	part := f.take()
+	traced := f.trace(part, began, took)
 	total := time.Since(f.sent)
 	if len(f.rest) == 0 {
 		// Free the instance first: its next batch must not wait until these answers
@@ -298,12 +302,39 @@ func (f *flight) land(own *call) error {
 		f.outcome, f.answered = outcomeOf(responses), true
 		f.d.done(f.batch, total, f.executed(responses, took))
 	}
-	f.record(len(part), took.time)
+	f.record(len(part), took.time, traced)
 	for i, c := range part {
 		responses[i].Instance, responses[i].Variant, responses[i].Revision = string(f.instance), f.variant, f.revision
 		f.answer(c, own, signal{response: &responses[i], took: took.time})
 	}
 	return nil
+}
+
+// trace notes the execution in the sampled requests of a part, before they have their answers. It returns the first
+// one's trace, nil if none is sampled.
+func (b *batch) trace(part []*call, began time.Time, took taken) (first *frame.Trace) {
+	var x *frame.Execution
+	for _, c := range part {
+		if c == nil || c.request.Trace == nil {
+			continue
+		}
+		if x == nil {
+			x = &frame.Execution{
+				Began: began, Ended: time.Now(), Engine: took.engine, Waited: took.waited, Size: len(part),
+				Instance: string(b.instance), Variant: b.variant, Revision: b.revision,
+			}
+		}
+		t := c.request.Trace
+		x.Members = append(x.Members, t)
+		t.Sent, t.Batch = b.sent, x
+		if t.Cold {
+			t.Up = b.upSince
+		}
+	}
+	if x != nil {
+		first = x.Members[0]
+	}
+	return first
 }
 
 // fall answers the members of the current part with an error that is not their instance's
@@ -351,11 +382,11 @@ func (f *flight) elsewhere(own *call, cause error) signal {
 	return f.d.wait(own)
 }
 
-// record records n executed requests as batches of at most the instance's limit.
-func (f *flight) record(n int, exec time.Duration) {
+// record records n executed requests as batches of at most the instance's limit. t is the trace of one of them.
+func (f *flight) record(n int, exec time.Duration, t *frame.Trace) {
 	for rest := n; rest > 0; rest -= f.limit {
 		size := min(rest, f.limit)
-		f.d.options.Recorder.ObserveBatch(size, exec*time.Duration(size)/time.Duration(n))
+		f.d.options.Recorder.ObserveBatch(size, exec*time.Duration(size)/time.Duration(n), t)
 	}
 }
 

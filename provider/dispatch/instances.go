@@ -67,7 +67,7 @@ func (m *instanceState) ready() bool {
 // raise lets an instance take batches, or gives the policy its new times. The lock is held.
 func (d *Dispatcher) raise(now time.Time, m *instanceState) {
 	if !m.up {
-		m.up = true
+		m.up, m.upSince = true, now
 		d.up.add(m.Serves(), 1)
 		rescue(d, now, m.Serves())
 	}

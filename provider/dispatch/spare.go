@@ -42,6 +42,7 @@ func InvokeSpare(d *Dispatcher, request *frame.Request) (*frame.Response, error)
 		x.Close()
 		return nil, l.failed(err)
 	}
+	l.trace(l.calls, x.began, took)
 	l.landed(responses, took, time.Since(x.began))
 	r := &responses[0]
 	r.Instance, r.Variant, r.Revision = string(l.id), l.variant, l.revision
@@ -139,7 +140,7 @@ func (l *loan) exchange(x *exchange) ([]frame.Response, taken, error) {
 
 // landed records what the instance has executed.
 func (l *loan) landed(responses []frame.Response, took taken, total time.Duration) {
-	l.d.options.Recorder.ObserveBatch(1, took.time)
+	l.d.options.Recorder.ObserveBatch(1, took.time, l.calls[0].request.Trace)
 	l.d.mu.Lock()
 	defer l.d.mu.Unlock()
 	l.m.served = true

@@ -64,6 +64,9 @@ func (f *Forwarder) acquire(c *call, tried []*instance) (*instance, error) {
 		return nil, err
 	}
 	c.cold = true
+	if c.trace != nil {
+		c.trace.Cold = true
+	}
 	f.options.OnCold()
 	p, err = f.wait(c.ctx, w, c.deadline)
 	if p == nil && err == nil {

@@ -54,12 +54,17 @@ type call struct {
 	limit    limited
 	response *http.Response
 	answer   io.Closer
+	// trace is the request's, nil if it is not sampled.
+	trace *frame.Trace
 }
 
-func (f *Forwarder) begin(ctx context.Context, patience time.Duration) *call {
+func (f *Forwarder) begin(ctx context.Context, patience time.Duration, trace *frame.Trace) *call {
 	f.arrivals.Add(1)
 	now := time.Now()
-	return &call{forwarder: f, ctx: ctx, arrived: now, deadline: now.Add(f.options.ColdWait + patience)}
+	if trace != nil {
+		trace.Queued = now
+	}
+	return &call{forwarder: f, ctx: ctx, arrived: now, deadline: now.Add(f.options.ColdWait + patience), trace: trace}
 }
 
 // end releases the instance and the bodies.
@@ -82,7 +87,10 @@ func (c *call) letGo() {
 	c.limit.end()
 	if c.response != nil {
 		c.answer.Close()
-		c.forwarder.options.Recorder.ObserveBatch(1, time.Since(c.sent))
+		if c.trace != nil {
+			c.trace.Batch = &frame.Execution{Began: c.sent, Ended: time.Now(), Instance: string(c.instance.id), Revision: c.instance.revision.Load()}
+		}
+		c.forwarder.options.Recorder.ObserveBatch(1, time.Since(c.sent), c.trace)
 	}
 	c.forwarder.release(c.instance, c.response != nil, c.response != nil && c.busy())
 	c.instance, c.response, c.answer = nil, nil, nil
@@ -114,7 +122,10 @@ func (c *call) send(out *http.Request) (*http.Response, error) {
 		c.instance, c.sent = p, time.Now()
 		c.watch = time.AfterFunc(watchAfter, func() { f.watch(p) })
 		if first {
-			f.options.Recorder.ObserveQueue(c.sent.Sub(c.arrived))
+			f.options.Recorder.ObserveQueue(c.sent.Sub(c.arrived), c.trace)
+		}
+		if t := c.trace; t != nil {
+			t.Sent = c.sent
 		}
 		if c.response, err = c.attempt(out); err == nil {
 			c.answer = c.response.Body

@@ -74,10 +74,11 @@ var (
 // Recorder records a function's measurements. Its methods are called during
 // requests, so they must not block.
 type Recorder interface {
-	// ObserveBatch records a request (size is 1) that was on an instance for exec.
-	ObserveBatch(size int, exec time.Duration)
-	// ObserveQueue records a request that waited for d before it was sent.
-	ObserveQueue(d time.Duration)
+	// ObserveBatch records a request (size is 1) that was on an instance for exec. t is its trace, nil if it is not
+	// sampled.
+	ObserveBatch(size int, exec time.Duration, t *frame.Trace)
+	// ObserveQueue records a request that waited for d before it was sent, with its trace.
+	ObserveQueue(d time.Duration, t *frame.Trace)
 	// AddDrop counts a request that was answered without being sent to an instance,
 	// or that lost its instance.
 	AddDrop(reason metrics.Reason)
@@ -184,7 +185,7 @@ func (f *Forwarder) InvokePatiently(ctx context.Context, req *frame.Request, pat
 
 // invoke is InvokePatiently without the bound.
 func (f *Forwarder) invoke(ctx context.Context, req *frame.Request, patience time.Duration) (*frame.Response, error) {
-	c := f.begin(ctx, patience-req.Waited)
+	c := f.begin(ctx, patience-req.Waited, req.Trace)
 	defer c.end()
 	out, err := request(ctx, req)
 	if err != nil {
@@ -213,7 +214,7 @@ func (f *Forwarder) invoke(ctx context.Context, req *frame.Request, patience tim
 // WebSockets. If an answer breaks off after it has begun, Forward panics with
 // [http.ErrAbortHandler], which breaks off the client's answer, too.
 func (f *Forwarder) Forward(w http.ResponseWriter, r *http.Request, path string, waited time.Duration, keep func(n int64) error) (code int) {
-	c := f.begin(r.Context(), -waited)
+	c := f.begin(r.Context(), -waited, frame.TraceOf(r.Context()))
 	defer c.end()
 	return c.proxy(w, r, path, keep)
 }

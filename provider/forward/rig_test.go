@@ -39,13 +39,13 @@ type record struct {
 	drops   map[metrics.Reason]int
 }
 
-func (r *record) ObserveBatch(int, time.Duration) {
+func (r *record) ObserveBatch(int, time.Duration, *frame.Trace) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.batches++
 }
 
-func (r *record) ObserveQueue(time.Duration) {}
+func (r *record) ObserveQueue(time.Duration, *frame.Trace) {}
 
 func (r *record) AddDrop(reason metrics.Reason) {
 	r.mu.Lock()

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
@@ -93,10 +94,10 @@ type late struct {
 }
 
 // observe records a value in one of the function's histograms. Only the first value of each
-// takes a lock.
-func (f *FunctionMetrics) observe(l *late, value float64) {
+// takes a lock. The trace becomes an exemplar unless it is nil.
+func (f *FunctionMetrics) observe(l *late, value float64, t *frame.Trace) {
 	if o := l.has.Load(); o != nil {
-		(*o).Observe(value)
+		record(*o, value, t)
 		return
 	}
 	f.mu.Lock()
@@ -106,6 +107,14 @@ func (f *FunctionMetrics) observe(l *late, value float64) {
 	}
 	o := l.of.WithLabelValues(f.name)
 	l.has.Store(&o)
+	record(o, value, t)
+}
+
+func record(o prometheus.Observer, value float64, t *frame.Trace) {
+	if t != nil {
+		o.(prometheus.ExemplarObserver).ObserveWithExemplar(value, prometheus.Labels{"trace_id": t.ID()})
+		return
+	}
 	o.Observe(value)
 }
 
@@ -119,8 +128,13 @@ func (f *FunctionMetrics) Begin() { f.started.Add(1) }
 // client hung up). total is the time from its arrival to its answer. Call it once for
 // each Begin.
 func (f *FunctionMetrics) ObserveRequest(code int, total time.Duration) {
+	f.ObserveSampled(code, total, nil)
+}
+
+// ObserveSampled is ObserveRequest for a request with a trace, which becomes an exemplar; nil for none.
+func (f *FunctionMetrics) ObserveSampled(code int, total time.Duration, t *frame.Trace) {
 	f.count(code).Add(1)
-	f.observe(&f.total, total.Seconds())
+	f.observe(&f.total, total.Seconds(), t)
 }
 
 func (f *FunctionMetrics) count(code int) *atomic.Uint64 {
@@ -155,13 +169,16 @@ func (f *FunctionMetrics) inFlight() uint64 {
 	return f.started.Load() - answered
 }
 
-// ObserveQueue records how long one request waited for its batch.
-func (f *FunctionMetrics) ObserveQueue(d time.Duration) { f.observe(&f.queue, d.Seconds()) }
+// ObserveQueue records how long one request waited for its batch. t is its trace, nil if it is not sampled.
+func (f *FunctionMetrics) ObserveQueue(d time.Duration, t *frame.Trace) {
+	f.observe(&f.queue, d.Seconds(), t)
+}
 
-// ObserveBatch records one batch: its size and its time on the instance.
-func (f *FunctionMetrics) ObserveBatch(size int, exec time.Duration) {
-	f.observe(&f.batch, float64(size))
-	f.observe(&f.exec, exec.Seconds())
+// ObserveBatch records one batch: its size and its time on the instance. t is the trace of one of its requests, nil
+// if none is sampled.
+func (f *FunctionMetrics) ObserveBatch(size int, exec time.Duration, t *frame.Trace) {
+	f.observe(&f.batch, float64(size), nil)
+	f.observe(&f.exec, exec.Seconds(), t)
 }
 
 // ObserveCold records one instance's time from start to ready (t_cold, INFless

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/instance/frame"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -23,8 +24,8 @@ func TestWhatPrometheusSees(t *testing.T) {
 	f.Begin()
 	f.Begin()
 	f.ObserveRequest(200, 3*time.Millisecond)
-	f.ObserveBatch(4, 2*time.Millisecond)
-	f.ObserveQueue(time.Millisecond)
+	f.ObserveBatch(4, 2*time.Millisecond, nil)
+	f.ObserveQueue(time.Millisecond, nil)
 	f.ObserveCold(80 * time.Millisecond)
 	f.ObserveObjective(200, true)
 	f.AddDrop(Late)
@@ -111,8 +112,8 @@ func TestRemoveLeavesNothing(t *testing.T) {
 	f := m.Function("a.b")
 	f.Begin()
 	f.ObserveRequest(200, time.Millisecond)
-	f.ObserveQueue(1)
-	f.ObserveBatch(1, 1)
+	f.ObserveQueue(1, nil)
+	f.ObserveBatch(1, 1, nil)
 	f.ObserveCold(1)
 	f.ObserveObjective(200, true)
 	f.AddDrop(Late)
@@ -134,7 +135,7 @@ func TestRemoveLeavesNothing(t *testing.T) {
 	f.SetInstances("x", 1)
 	f.SetExecRatio("x", 1)
 	f.SetAllocated(cluster.Resources{CPU: 1})
-	f.ObserveQueue(1)
+	f.ObserveQueue(1, nil)
 	if n, err := testutil.GatherAndCount(r); err != nil || n != 0 {
 		t.Errorf("%d series after Remove, %v", n, err)
 	}
@@ -212,6 +213,37 @@ func BenchmarkObserveRequest(b *testing.B) {
 	for b.Loop() {
 		f.Begin()
 		f.ObserveRequest(200, time.Millisecond)
-		f.ObserveQueue(time.Millisecond)
+		f.ObserveQueue(time.Millisecond, nil)
+	}
+}
+
+// A sampled request's trace is an exemplar of each of its times.
+func TestExemplars(t *testing.T) {
+	r := prometheus.NewRegistry()
+	f := New(r).Function("a.b")
+	of := &frame.Trace{TraceID: [16]byte{0xab}}
+	for range 2 { // The first value makes the histogram.
+		f.ObserveSampled(200, time.Millisecond, of)
+		f.ObserveQueue(time.Millisecond, of)
+		f.ObserveBatch(2, time.Millisecond, of)
+	}
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	with := map[string]bool{}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			for _, b := range m.GetHistogram().GetBucket() {
+				if e := b.GetExemplar(); e != nil {
+					with[family.GetName()] = e.GetLabel()[0].GetName() == "trace_id" && e.GetLabel()[0].GetValue() == of.ID()
+				}
+			}
+		}
+	}
+	for _, name := range []string{"request", "queue", "exec"} {
+		if !with["faas_infer_"+name+"_duration_seconds"] {
+			t.Errorf("the time of %s has no exemplar: %v", name, with)
+		}
 	}
 }

@@ -46,8 +46,8 @@ func TestSeriesOfAFunction(t *testing.T) {
 	idle := series(t, r)
 	f.Begin()
 	f.ObserveRequest(200, time.Millisecond)
-	f.ObserveBatch(4, 2*time.Millisecond)
-	f.ObserveQueue(time.Millisecond)
+	f.ObserveBatch(4, 2*time.Millisecond, nil)
+	f.ObserveQueue(time.Millisecond, nil)
 	f.ObserveCold(80 * time.Millisecond)
 	f.SetInstances("⟨8,1000m,0%⟩", 1)
 	f.SetExecRatio("⟨8,1000m,0%⟩", 1)
@@ -67,7 +67,7 @@ func TestRemovedFunctionsMakeNoHistograms(t *testing.T) {
 	m.Remove("a.b")
 	f.Begin()
 	f.ObserveRequest(200, time.Millisecond)
-	f.ObserveBatch(1, time.Millisecond)
+	f.ObserveBatch(1, time.Millisecond, nil)
 	if n := series(t, r); n != 0 {
 		t.Errorf("%d series of a removed function", n)
 	}

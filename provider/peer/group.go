@@ -12,6 +12,7 @@ import (
 	"github.com/openfaas/faas-provider/auth"
 	"github.com/rs/zerolog"
 
+	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/web"
 )
@@ -39,6 +40,11 @@ type Options struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Secure makes a connection of Dial's one with TLS; nil for none. It closes it after an error.
 	Secure func(ctx context.Context, conn net.Conn) (net.Conn, error)
+	// Tracer traces the requests that others hand on, nil for none.
+	Tracer interface {
+		Begin(h http.Header, at time.Time) *frame.Trace
+		End(t *frame.Trace)
+	}
 }
 
 const (
