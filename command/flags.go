@@ -20,6 +20,7 @@ import (
 	"github.com/faas-infer/faas-infer/command/profile"
 	"github.com/faas-infer/faas-infer/gpu/device"
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/access"
 	"github.com/faas-infer/faas-infer/provider/build"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
@@ -57,6 +58,8 @@ type ProviderFlags struct {
 	noCgroups, measure, park                  bool
 	logLevel                                  string
 	infless                                   inflessFlags
+	// accessKeys is a file with the keys of those who may call functions, "" for none.
+	accessKeys string
 	// tls is the directory of the provider's certificate, "" for none.
 	tls string
 	// own measures the provider's own use of the machine.
@@ -84,6 +87,7 @@ func (f *ProviderFlags) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.state, "state", "", "directory for functions, profiles, instances and logs (default $XDG_STATE_HOME/faas-infer)")
 	flags.StringVar(&f.prepared, "prepared", "", "directory of prepared models (default: the user's cache)")
 	flags.StringVar(&f.secrets, "secret-mount-path", "", "directory with basic-auth-user and basic-auth-password; without it the system routes need no credentials")
+	flags.StringVar(&f.accessKeys, "access-keys", "", "file with the keys of those who may call functions: API keys, one a line, or the public keys of tokens (JWKS or PEM); it holds for functions that have no com.openfaas.infer.access, nor their namespaces. It is read again when it changes; without it anybody may call those")
 	flags.StringVar(&f.payloadSecret, "payload-secret", "", "file with the secret that signs builds of faas-cli's --remote-builder; without it the provider refuses builds")
 	flags.Int64Var(&f.maxBuild, "max-build", build.DefaultMaxBytes, "maximum size of a build's context in bytes; a larger one gets 413")
 	flags.StringSliceVar(&f.corsOrigins, "cors-origin", nil, "origins, such as https://console.example.com, whose pages may use the system routes from a browser")
@@ -137,6 +141,9 @@ func (f *ProviderFlags) complete() error {
 	if f.prepared, err = profile.PreparedDir(f.prepared); err != nil {
 		return err
 	}
+	if err := f.checkAccessKeys(); err != nil {
+		return err
+	}
 	// Instances have another working directory.
 	for _, dir := range []*string{&f.bundles, &f.prepared, &f.functionSecrets} {
 		if *dir, err = filepath.Abs(*dir); err != nil {
@@ -162,6 +169,21 @@ func (f *ProviderFlags) complete() error {
 		return fmt.Errorf("--max-held is %d: it must be at least --max-body, %d", f.maxHeld, f.maxBody)
 	}
 	return f.checkNames()
+}
+
+// checkAccessKeys refuses a file of keys with which nobody could call a function.
+func (f *ProviderFlags) checkAccessKeys() error {
+	if f.accessKeys == "" {
+		return nil
+	}
+	text, err := provider.ReadKeysFile(f.accessKeys)
+	if err == nil {
+		_, err = access.Parse(text)
+	}
+	if err != nil {
+		return fmt.Errorf("--access-keys %s: %w", f.accessKeys, err)
+	}
+	return nil
 }
 
 // checkNames sets the defaults of the policies' names and checks the names.

@@ -117,7 +117,7 @@ func (s *runningProvider) newServer(b Base) *provider.Server {
 		Store: p.Store, Controller: p.Controller, Metrics: b.Metrics, Gatherer: s.registry, Credentials: b.Credentials,
 		Bodies: b.Bodies, InFlight: b.InFlight, ColdWait: f.coldWait, Version: types.VersionInfo{Release: "dev", SHA: cmp.Or(report.Commit, "unknown")}, Logger: s.log,
 		Secrets: p.Secrets, Logs: p.Logs, Nodes: p.Nodes, CORSOrigins: f.corsOrigins, Hosts: f.Hosts(), FunctionUser: p.FunctionUser,
-		Build: p.Build, PublicKey: p.PublicKey, Defaults: p.Defaults, Several: p.Several,
+		Build: p.Build, PublicKey: p.PublicKey, Defaults: p.Defaults, Several: p.Several, AccessKeys: f.accessKeys, Rates: p.Rates,
 	})
 }
 
@@ -145,7 +145,11 @@ func (f *ProviderFlags) credentials() (*auth.BasicAuthCredentials, error) {
 // while they run.
 func (s *runningProvider) run() {
 	ctx, cancel := context.WithCancel(context.Background())
-	s.stopRun, s.ran = cancel, shutdown.Background(func() { s.parts.Controller.Run(ctx) })
+	followed := shutdown.Background(func() { provider.Access{Server: s.provider}.Follow(ctx) })
+	s.stopRun, s.ran = cancel, shutdown.Background(func() {
+		s.parts.Controller.Run(ctx)
+		<-followed
+	})
 	restoreCtx, endRestore := context.WithCancel(context.Background())
 	ended := shutdown.Background(func() { s.restore(restoreCtx) })
 	s.endRestore = func() {
