@@ -62,6 +62,9 @@ type ProviderFlags struct {
 	accessKeys string
 	// tls is the directory of the provider's certificate, "" for none.
 	tls string
+	// doors are further addresses, acme says from where their certificates come without tls.
+	doors doorFlags
+	acme  acmeFlags
 	// own measures the provider's own use of the machine.
 	own ownUse
 	// given reports whether a flag was set.
@@ -139,6 +142,9 @@ func (f *ProviderFlags) complete() error {
 		return fmt.Errorf("--bundles: %w", err)
 	}
 	if f.prepared, err = profile.PreparedDir(f.prepared); err != nil {
+		return err
+	}
+	if err := f.acme.check(f.tls); err != nil {
 		return err
 	}
 	if err := f.checkAccessKeys(); err != nil {
@@ -222,12 +228,15 @@ func notHost(s string) bool { return s == "" || strings.ContainsAny(s, ":/ ") }
 func (f *ProviderFlags) AllowHosts(names ...string) { f.hosts = append(f.hosts, names...) }
 
 // Hosts returns the names by which clients may address a provider without credentials:
-// those of --allow-host and that of --listen.
+// those of --allow-host and those of --listen and --listen-admin.
 func (f *ProviderFlags) Hosts() []string {
-	if host, _, err := net.SplitHostPort(f.listen); err == nil && host != "" {
-		return append([]string{host}, f.hosts...)
+	var hosts []string
+	for _, address := range []string{f.listen, f.doors.admin} {
+		if host, _, err := net.SplitHostPort(address); err == nil && host != "" {
+			hosts = append(hosts, host)
+		}
 	}
-	return f.hosts
+	return append(hosts, f.hosts...)
 }
 
 // logger returns a logger that writes lines for people to a terminal, and otherwise JSON.

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -99,6 +100,14 @@ func New(r prometheus.Registerer) *Metrics {
 	r.MustRegister(m, m.total, m.queue, m.exec, m.cold, m.batch, m.asked, m.misses, m.drops, m.passed, m.refused,
 		m.instances, m.variants, m.parked, m.ratio, m.level, m.provisional, m.unbatched, m.cpu, m.memory, m.gpu, m.cpuUsed, m.used, m.nodeCPU, m.nodeMemory, m.nodeGPU, m.nodes)
 	return m
+}
+
+// NewCertificate returns the metric of when the certificate of the provider's address expires.
+func NewCertificate(expires func() time.Time) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: prometheus.BuildFQName(namespace, "", "certificate_expiry_timestamp_seconds"),
+		Help: "When the provider's own certificate expires, in seconds since 1970; 0 while it has none.",
+	}, func() float64 { return float64(max(0, expires().Unix())) })
 }
 
 func histogram(name, help string, buckets []float64) *prometheus.HistogramVec {
