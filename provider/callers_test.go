@@ -60,6 +60,17 @@ func annotated(pairs ...string) func(d *types.FunctionDeployment) {
 	}
 }
 
+// secretsDir is the directory of a rig's secrets.
+func secretsDir(t *testing.T, r *rig) string {
+	t.Helper()
+	r.secret(t, "POST", "openfaas-fn", "where", "x")
+	file, err := r.secrets.(*store.Secrets).File("openfaas-fn", "where")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Dir(filepath.Dir(file))
+}
+
 // wantCode fails unless an invocation gets a status.
 func (r *rig) wantCode(t *testing.T, status int, target string, header ...string) http.Header {
 	t.Helper()
@@ -123,6 +134,13 @@ func TestKeysOfFunctions(t *testing.T) {
 	}
 	r.wantCode(t, 503, "/function/mnist", "X-API-Key", otherKey)
 	r.wantCode(t, 200, "/function/open")
+	// A new deployment finds a secret that has just come back past this server.
+	file := filepath.Join(secretsDir(t, r), "openfaas-fn", "keys")
+	if err := os.WriteFile(file, []byte(shopKey), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.deploy(t, annotated(annotation.InferAccess, "keys"))
+	r.wantCode(t, 200, "/function/mnist", "X-API-Key", shopKey)
 	// Without the annotation anybody may call again.
 	r.deploy(t, nil)
 	r.wantCode(t, 200, "/function/mnist")
@@ -212,7 +230,7 @@ func TestKeysOfNamespaces(t *testing.T) {
 
 // followOnce is one round of Follow.
 func followOnce(r *rig) {
-	for _, g := range r.callers.used(&r.Server.registry) {
+	for _, g := range r.callers.used(everyFunction(r.Server)) {
 		r.callers.load(g)
 	}
 }
@@ -243,6 +261,27 @@ func TestKeysAfterARestart(t *testing.T) {
 		}
 		again.wantCode(t, 401, "/function/mnist")
 	}
+}
+
+// A function that is still being restored takes asynchronous requests, with the keys of now.
+func TestKeysWhileRestoring(t *testing.T) {
+	r := guarded(t, nil)
+	r.secret(t, "POST", "openfaas-fn", "keys", shopKey)
+	r.deploy(t, annotated(annotation.InferAccess, "keys"))
+	again := newRig(t, func(o *Options) { o.Store, o.Secrets = r.store, r.secrets })
+	var got http.Header
+	again.UseAsync(acceptor{&got})
+	restore, err := again.BeginRestore()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again.wantCode(t, 202, "/async-function/mnist", "X-API-Key", shopKey)
+	r.secret(t, "PUT", "openfaas-fn", "keys", otherKey) // Another replica does.
+	followOnce(again)
+	again.wantCode(t, 401, "/async-function/mnist", "X-API-Key", shopKey)
+	again.wantCode(t, 202, "/async-function/mnist", "X-API-Key", otherKey)
+	restore(t.Context())
+	again.wantCode(t, 200, "/function/mnist", "X-API-Key", otherKey)
 }
 
 func TestTokensOfFunctions(t *testing.T) {

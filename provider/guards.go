@@ -184,6 +184,7 @@ func (c *callers) validate(f *Function) error {
 	} else if web.StatusOf(err) != http.StatusBadRequest {
 		return err
 	}
+	c.reload(source{f.Deployment.Namespace, secret}) // It may be newer than what was read last.
 	if err != nil {
 		return &annotation.Error{Key: key, Value: secret, Why: "its keys cannot be read: " + err.Error()}
 	}
@@ -202,10 +203,12 @@ func closedFor(d *deployed) string {
 
 // used gives each function the policy that its namespace asks for now, and returns the guards that
 // functions have. It forgets the others.
-func (c *callers) used(functions *registry) map[source]*guard {
+func (c *callers) used(functions []*deployed) map[source]*guard {
+	c.mu.Lock()
+	before := maps.Clone(c.guards) // Later ones are those of functions that are being deployed.
+	c.mu.Unlock()
 	defaults, used := map[string]string{}, map[source]*guard{}
-	functions.functions.Range(func(_, value any) bool {
-		d := value.(*deployed)
+	for _, d := range functions {
 		namespace := d.Deployment.Namespace
 		if _, known := defaults[namespace]; !known {
 			defaults[namespace] = c.defaultOf(namespace)
@@ -214,12 +217,27 @@ func (c *callers) used(functions *registry) map[source]*guard {
 		if p := d.policy.Load(); p != nil && p.guard != nil {
 			used[p.guard.source] = p.guard
 		}
-		return true
-	})
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.guards = used
-	return maps.Clone(used)
+	for of := range before {
+		if used[of] == nil {
+			delete(c.guards, of)
+		}
+	}
+	return used
+}
+
+// everyFunction returns the deployed functions and those that are still being restored.
+func everyFunction(s *Server) []*deployed {
+	all := s.restored.in("")
+	s.functions.Range(func(key, value any) bool {
+		if d := value.(*deployed); key == d.Name { // Some have two names.
+			all = append(all, d)
+		}
+		return true
+	})
+	return all
 }
 
 // Access is the server's side of who may call functions, and how often.
@@ -230,7 +248,7 @@ type Access struct{ *Server }
 // of a second for each secret that functions have.
 func (s Access) Follow(ctx context.Context) {
 	for backoff.Wait(ctx, accessPause) {
-		for _, g := range s.callers.used(&s.Server.registry) {
+		for _, g := range s.callers.used(everyFunction(s.Server)) {
 			if !backoff.Wait(ctx, readPause) {
 				return
 			}

@@ -126,7 +126,7 @@ func (s namespaceRoutes) update(w http.ResponseWriter, r *http.Request) error {
 	if err := s.store.PutNamespace(n); err != nil {
 		return fmt.Errorf("namespace %s was not updated: %w", n.Name, err)
 	}
-	s.callers.used(&s.registry)
+	s.callers.used(everyFunction(s.Server))
 	w.WriteHeader(http.StatusAccepted)
 	return nil
 }

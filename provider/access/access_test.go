@@ -317,3 +317,22 @@ func FuzzToken(f *testing.F) {
 		}
 	})
 }
+
+func BenchmarkCheck(b *testing.B) {
+	all, _ := signers(b)
+	keys := map[string]*Keys{"key": parsed(b, strings.Repeat("shop "+strong+"0\n", 1000)+strong)}
+	credentials := map[string]string{"key": strong}
+	for _, name := range []string{"RS256", "ES256", "EdDSA"} {
+		keys[name], credentials[name] = parsed(b, all[name].keySet(b)), all[name].sign(b, nil)
+	}
+	for name, k := range keys {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, refusal := k.Check(credentials[name], mnist, now); refusal != nil {
+					b.Fatal(refusal)
+				}
+			}
+		})
+	}
+}
