@@ -20,6 +20,7 @@ import (
 	"github.com/faas-infer/faas-infer/command/profile"
 	"github.com/faas-infer/faas-infer/gpu/device"
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/access"
 	"github.com/faas-infer/faas-infer/provider/build"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
@@ -59,8 +60,13 @@ type ProviderFlags struct {
 	noCgroups, measure, park                  bool
 	logLevel                                  string
 	infless                                   inflessFlags
+	// accessKeys is a file with the keys of those who may call functions, "" for none.
+	accessKeys string
 	// tls is the directory of the provider's certificate, "" for none.
 	tls string
+	// doors are further addresses, acme says from where their certificates come without tls.
+	doors doorFlags
+	acme  acmeFlags
 	// own measures the provider's own use of the machine.
 	own ownUse
 	// given reports whether a flag was set.
@@ -87,6 +93,7 @@ func (f *ProviderFlags) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.state, "state", "", "directory for functions, profiles, instances and logs (default $XDG_STATE_HOME/faas-infer)")
 	flags.StringVar(&f.prepared, "prepared", "", "directory of prepared models (default: the user's cache)")
 	flags.StringVar(&f.secrets, "secret-mount-path", "", "directory with basic-auth-user and basic-auth-password; without it the system routes need no credentials")
+	flags.StringVar(&f.accessKeys, "access-keys", "", "file with the keys of those who may call functions: API keys, one a line, or the public keys of tokens (JWKS or PEM); it holds for functions that have no com.openfaas.infer.access, nor their namespaces. It is read again when it changes; without it anybody may call those")
 	flags.StringVar(&f.payloadSecret, "payload-secret", "", "file with the secret that signs builds of faas-cli's --remote-builder; without it the provider refuses builds")
 	flags.Int64Var(&f.maxBuild, "max-build", build.DefaultMaxBytes, "maximum size of a build's context in bytes; a larger one gets 413")
 	flags.StringSliceVar(&f.corsOrigins, "cors-origin", nil, "origins, such as https://console.example.com, whose pages may use the system routes from a browser")
@@ -141,6 +148,12 @@ func (f *ProviderFlags) complete() error {
 	if f.prepared, err = profile.PreparedDir(f.prepared); err != nil {
 		return err
 	}
+	if err := f.acme.check(f.tls); err != nil {
+		return err
+	}
+	if err := f.checkAccessKeys(); err != nil {
+		return err
+	}
 	// Instances have another working directory.
 	for _, dir := range []*string{&f.bundles, &f.prepared, &f.functionSecrets} {
 		if *dir, err = filepath.Abs(*dir); err != nil {
@@ -166,6 +179,21 @@ func (f *ProviderFlags) complete() error {
 		return fmt.Errorf("--max-held is %d: it must be at least --max-body, %d", f.maxHeld, f.maxBody)
 	}
 	return f.checkNames()
+}
+
+// checkAccessKeys refuses a file of keys with which nobody could call a function.
+func (f *ProviderFlags) checkAccessKeys() error {
+	if f.accessKeys == "" {
+		return nil
+	}
+	text, err := provider.ReadKeysFile(f.accessKeys)
+	if err == nil {
+		_, err = access.Parse(text)
+	}
+	if err != nil {
+		return fmt.Errorf("--access-keys %s: %w", f.accessKeys, err)
+	}
+	return nil
 }
 
 // checkNames sets the defaults of the policies' names and checks the names.
@@ -204,12 +232,15 @@ func notHost(s string) bool { return s == "" || strings.ContainsAny(s, ":/ ") }
 func (f *ProviderFlags) AllowHosts(names ...string) { f.hosts = append(f.hosts, names...) }
 
 // Hosts returns the names by which clients may address a provider without credentials:
-// those of --allow-host and that of --listen.
+// those of --allow-host and those of --listen and --listen-admin.
 func (f *ProviderFlags) Hosts() []string {
-	if host, _, err := net.SplitHostPort(f.listen); err == nil && host != "" {
-		return append([]string{host}, f.hosts...)
+	var hosts []string
+	for _, address := range []string{f.listen, f.doors.admin} {
+		if host, _, err := net.SplitHostPort(address); err == nil && host != "" {
+			hosts = append(hosts, host)
+		}
 	}
-	return f.hosts
+	return append(hosts, f.hosts...)
 }
 
 // logger returns a logger that writes lines for people to a terminal, and otherwise JSON.

@@ -1,6 +1,8 @@
 package command
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -45,6 +47,23 @@ func TestAllowedHosts(t *testing.T) {
 		}
 		if got := f.Hosts(); got[0] != "here" || got[1] != "other" {
 			t.Errorf("%q are allowed", got)
+		}
+	}
+}
+
+// A provider does not start with keys that would let nobody in.
+func TestWrongAccessKeys(t *testing.T) {
+	for text, want := range map[string]string{"": "it is empty", "short": "line 1: an API key must have", strings.Repeat("k", 32): ""} {
+		dir := t.TempDir()
+		f := ProviderFlags{accessKeys: filepath.Join(dir, "keys")}
+		if err := f.checkAccessKeys(); err == nil || !strings.Contains(err.Error(), "--access-keys "+f.accessKeys+": open ") {
+			t.Errorf("without a file: %v", err)
+		}
+		if err := os.WriteFile(f.accessKeys, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.checkAccessKeys(); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), "--access-keys "+f.accessKeys+": "+want) {
+			t.Errorf("%q: %v", text, err)
 		}
 	}
 }

@@ -48,7 +48,7 @@ func (f *ProviderFlags) openAsync(ctx context.Context, s *runningProvider, b Bas
 	held, spareHeld := queueHeld(f.maxHeld)
 	return async.Open(ctx, async.Options{
 		Dir: filepath.Join(f.state, "nats"), Listen: f.nats.listen, URL: f.nats.url, Login: f.nats.login, Replicas: f.nats.replicas, Sync: f.nats.sync,
-		Invoker: s.provider, Functions: s.provider, Spare: provider.BestEffort{Server: s.provider}, Several: s.parts.Several,
+		Invoker: s.provider, Functions: s.provider, Admit: provider.Access{Server: s.provider}.Admit, Spare: provider.BestEffort{Server: s.provider}, Several: s.parts.Several,
 		Callback: async.CallbackOptions{Timeout: f.nats.callbackTimeout, AllowPrivateRedirects: f.nats.privateRedirects, ForbidPrivate: f.nats.noCalls},
 		MaxBody:  f.maxBody, BodyTimeout: f.bodyTimeout, Bodies: b.Bodies, Concurrency: f.nats.concurrency, MaxHeld: held, SpareHeld: spareHeld,
 		MaxResults: f.nats.results, MaxResultCount: f.nats.resultCount,

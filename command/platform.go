@@ -55,6 +55,8 @@ type Parts struct {
 	// Several: other providers may run the same functions and take requests from the
 	// same external queue.
 	Several bool
+	// Rates counts requests for all providers that run the same functions, nil without others.
+	Rates provider.Rates
 	// Build and PublicKey answer faas-cli's remote builder; nil for 404.
 	Build, PublicKey http.Handler
 	// Defaults returns the annotations in a function's image; nil for none.

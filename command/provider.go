@@ -37,6 +37,8 @@ requests in flight and stops the instances; on a second SIGTERM or SIGINT it sto
 	}
 	f.register(c.Flags())
 	f.RegisterTLS(c.Flags())
+	f.RegisterDoors(c.Flags())
+	f.RegisterACME(c.Flags())
 	return c
 }
 
@@ -46,7 +48,7 @@ func (f *ProviderFlags) Serve(ctx context.Context, platform Platform) error {
 	if err != nil {
 		return err
 	}
-	s.log.Info().Str("address", s.listener.Addr().String()).Str("state", f.state).Str("bundles", f.bundles).Msg("serving")
+	s.log.Info().Str("address", s.address()).Str("state", f.state).Str("bundles", f.bundles).Msg("serving")
 	select {
 	case <-ctx.Done():
 		return s.stop(func() {})

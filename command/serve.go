@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"regexp"
@@ -19,7 +17,6 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/faas-infer/faas-infer/command/report"
-	"github.com/faas-infer/faas-infer/instance/duplex"
 	"github.com/faas-infer/faas-infer/instance/mutual"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/async"
@@ -41,12 +38,15 @@ type runningProvider struct {
 	tracer *trace.Tracer
 	// queueClosed: async has been closed, or given up.
 	queueClosed bool
-	http        *http.Server
-	listener    net.Listener
-	// bounds bound the listener's connections.
+	// doors are the addresses at which it serves, servers those of the doors.
+	doors   []door
+	servers []*http.Server
+	// bounds bound the doors' connections.
 	bounds *web.Connections
-	// identity is the provider's certificate, nil without --tls.
+	// identity is the provider's certificate, nil without --tls. acme gets others, nil without
+	// --acme-domain.
 	identity *mutual.Identity
+	acme     *certificates
 	// restore brings back the stored functions. endRestore ends it early and waits.
 	restore    func(context.Context)
 	endRestore func()
@@ -85,12 +85,19 @@ func (f *ProviderFlags) start(ctx context.Context, platform Platform) (_ *runnin
 	if s.identity, err = f.identity(s.log); err != nil {
 		return nil, err
 	}
-	if s.listener, err = web.Listen(f.listen); err != nil {
-		return nil, fmt.Errorf("--listen: %w; if a provider is running already, stop it, or give another address", err)
+	s.acme = f.acme.certificates(f.state, s.log)
+	if err := s.openDoors(); err != nil {
+		return nil, err
 	}
 	s.registry = prometheus.NewRegistry()
 	s.bounds = f.connections()
 	s.registry.MustRegister(s.bounds)
+	switch {
+	case s.acme != nil:
+		s.registry.MustRegister(metrics.NewCertificate(s.acme.firstExpiry))
+	case s.identity != nil:
+		s.registry.MustRegister(metrics.NewCertificate(s.identity.Expires))
+	}
 	live := collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile("^/gc/heap/live:bytes$")} // What is left after a collection shows a leak.
 	s.registry.MustRegister(collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(live)), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	base := Base{Flags: f, Credentials: credentials, Metrics: metrics.New(s.registry), Bodies: web.NewBodyReader(f.maxBody, f.bodyTimeout, f.maxHeld), InFlight: web.NewGate(), Identity: s.identity, Log: s.log,
@@ -129,7 +136,7 @@ func (s *runningProvider) newServer(b Base) *provider.Server {
 		Store: p.Store, Controller: p.Controller, Metrics: b.Metrics, Gatherer: s.registry, Credentials: b.Credentials,
 		Bodies: b.Bodies, InFlight: b.InFlight, Tracer: b.Tracer, ColdWait: f.coldWait, Version: types.VersionInfo{Release: "dev", SHA: cmp.Or(report.Commit, "unknown")}, Logger: s.log,
 		Secrets: p.Secrets, Logs: p.Logs, Nodes: p.Nodes, CORSOrigins: f.corsOrigins, Hosts: f.Hosts(), FunctionUser: p.FunctionUser, BehindGateway: f.behindGateway,
-		Build: p.Build, PublicKey: p.PublicKey, Defaults: p.Defaults, Several: p.Several,
+		Build: p.Build, PublicKey: p.PublicKey, Defaults: p.Defaults, Several: p.Several, AccessKeys: f.accessKeys, Rates: p.Rates,
 	})
 }
 
@@ -157,7 +164,11 @@ func (f *ProviderFlags) credentials() (*auth.BasicAuthCredentials, error) {
 // while they run.
 func (s *runningProvider) run() {
 	ctx, cancel := context.WithCancel(context.Background())
-	s.stopRun, s.ran = cancel, shutdown.Background(func() { s.parts.Controller.Run(ctx) })
+	followed := shutdown.Background(func() { provider.Access{Server: s.provider}.Follow(ctx) })
+	s.stopRun, s.ran = cancel, shutdown.Background(func() {
+		s.parts.Controller.Run(ctx)
+		<-followed
+	})
 	restoreCtx, endRestore := context.WithCancel(context.Background())
 	ended := shutdown.Background(func() { s.restore(restoreCtx) })
 	s.endRestore = func() {
@@ -171,12 +182,8 @@ func (s *runningProvider) run() {
 	if s.parts.Wrap != nil {
 		handler = s.parts.Wrap(handler)
 	}
-	listener := duplex.LimitStalls(s.bounds.Listen(s.listener), s.flags.answerTimeout)
-	if s.identity != nil {
-		handler, listener = mutual.Guard(handler, providerRules), s.identity.Listen(listener)
+	s.serve(handler)
+	if s.acme != nil {
+		_ = shutdown.Background(s.acme.obtain)
 	}
-	s.http = web.NewServer(handler, s.bounds)
-	bound := s.http.ConnContext
-	s.http.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return mutual.WithConn(bound(ctx, c), c) }
-	s.served = web.Serve(s.http, listener)
 }

@@ -82,7 +82,9 @@ func (s *runningProvider) leave(ctx context.Context) {
 	}
 	s.provider.Leave()
 	backoff.Wait(ctx, min(leaveTime, s.flags.drain/4))
-	s.http.SetKeepAlivesEnabled(false)
+	for _, server := range s.servers {
+		server.SetKeepAlivesEnabled(false)
+	}
 	backoff.Wait(ctx, settleTime)
 }
 
@@ -109,9 +111,11 @@ func (s *runningProvider) closeQueue() {
 func (s *runningProvider) closeConnections() {
 	ctx, cancel := s.steps.Context(closeTimeout, 0)
 	defer cancel()
-	if err := s.http.Shutdown(ctx); err != nil {
-		s.log.Debug().Err(err).Msg("connections of slow clients are closed")
-		s.http.Close()
+	for _, server := range s.servers {
+		if err := server.Shutdown(ctx); err != nil {
+			s.log.Debug().Err(err).Msg("connections of slow clients are closed")
+			server.Close()
+		}
 	}
 }
 
@@ -125,8 +129,10 @@ func (s *runningProvider) closeParts() error {
 	if s.parts.Close != nil {
 		err = s.steps.Within("closing the platform", closePlatform, hurry, func(context.Context) error { return s.parts.Close() })
 	}
-	if s.listener != nil && s.http == nil {
-		s.listener.Close()
+	if s.servers == nil {
+		for _, d := range s.doors {
+			d.listener.Close()
+		}
 	}
 	s.release()
 	return err

@@ -74,7 +74,7 @@ func reside(t *testing.T, drain time.Duration) (*runningProvider, *resident, str
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s, r, "http://" + s.listener.Addr().String()
+	return s, r, "http://" + s.address()
 }
 
 // ask asks a provider and returns the status code, 0 if there is no answer.

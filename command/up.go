@@ -130,9 +130,9 @@ func (f *upFlags) run(ctx context.Context, out io.Writer) (err error) {
 			}
 		}))
 	}()
-	url, gone := "http://"+s.listener.Addr().String(), make(<-chan struct{})
+	url, gone := "http://"+s.address(), make(<-chan struct{})
 	if f.gateway == stockGateway {
-		g, err = startGateway(ctx, gatewayPlan{provider: s.listener.Addr().String(), nats: s.natsAddress(),
+		g, err = startGateway(ctx, gatewayPlan{provider: s.address(), nats: s.natsAddress(),
 			secrets: f.secrets, logs: f.state})
 		if err != nil {
 			return err

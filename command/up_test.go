@@ -141,7 +141,7 @@ func TestWelcome(t *testing.T) {
 	f := &upFlags{gateway: stockGateway}
 	f.secrets = dir
 	var out strings.Builder
-	f.welcome(&out, &runningProvider{listener: listener}, gatewayURL, nil, user)
+	f.welcome(&out, &runningProvider{doors: []door{{listener: listener}}}, gatewayURL, nil, user)
 	if login := "faas-cli login -g " + gatewayURL + " -u admin --password-stdin < " + passwordFile(dir) + "\n"; !strings.Contains(out.String(), login) {
 		t.Errorf("up prints %q, without %q", &out, login)
 	}

@@ -10,7 +10,7 @@ import (
 // stock gateway in front of it. It prints the password's file, not the password: a terminal's
 // text ends up in logs.
 func (f *upFlags) welcome(out io.Writer, s *runningProvider, url string, functions []stackFunction, user string) {
-	provider, password := "http://"+s.listener.Addr().String(), passwordFile(f.secrets)
+	provider, password := "http://"+s.address(), passwordFile(f.secrets)
 	fmt.Fprintln(out)
 	if f.gateway == stockGateway {
 		fmt.Fprintf(out, "Gateway    %s        web interface %s/ui/\n", url, url)

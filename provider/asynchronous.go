@@ -52,7 +52,13 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, escaped string) 
 	if s.tracer != nil {
 		traced = s.tracer.Begin(r.Header, now) // The queue stores it with the request.
 	}
-	err := s.async.Accept(w, r, name, path)
+	var err error
+	if d := queueable(s, name); d != nil {
+		err = s.callers.admit(r.Context(), d, r.Header, w.Header())
+	}
+	if err == nil {
+		err = s.async.Accept(w, r, name, path)
+	}
 	s.answerError(w, r, err)
 	if traced != nil {
 		s.endPublished(traced, name, r.Method, err)
@@ -118,28 +124,34 @@ func (d *deployed) invokeQueued(ctx context.Context, req *frame.Request) (*frame
 // no such function. A function that is still being restored is deployed: its requests can be
 // queued.
 func (s *Server) Annotations(name string) (map[string]string, bool) {
-	d, err := s.lookUp(name)
-	if err != nil {
-		return arrivingAnnotations(s, name)
+	d := queueable(s, name)
+	switch {
+	case d == nil:
+		return nil, false
+	case d.Deployment.Annotations == nil:
+		return nil, true
 	}
-	if of := d.Deployment.Annotations; of != nil {
-		return *of, true
-	}
-	return nil, true
+	return *d.Deployment.Annotations, true
 }
 
-// arrivingAnnotations is Annotations for a function that is being restored or adopted.
-func arrivingAnnotations(s *Server, name string) (map[string]string, bool) {
+// queueable returns a deployed function, also one that is being restored or adopted; nil if there is
+// none.
+func queueable(s *Server, name string) *deployed {
+	d, err := s.lookUp(name)
+	if err == nil {
+		return d
+	}
 	a, err := resolve(name)
 	if err != nil || s.arriving.find(a.full()) == nil {
-		return nil, false
+		return nil
+	}
+	if d := s.restored.find(a.full()); d != nil {
+		return d
 	}
 	r, err := s.store.Function(a.namespace, a.name)
 	if err != nil {
-		return nil, false
+		return nil
 	}
-	if of := r.Deployment.Annotations; of != nil {
-		return *of, true
-	}
-	return nil, true
+	f, _ := restored(r) // Deploying it reports the error.
+	return s.deployed(f, broken{f.Name, errMissing})
 }

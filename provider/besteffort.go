@@ -38,19 +38,8 @@ func (s BestEffort) Serves(name string) bool {
 	if _, ok := s.controller(); !ok {
 		return false
 	}
-	if d, err := s.lookUp(name); err == nil {
-		return d.Inference.IsInference
-	}
-	a, err := resolve(name)
-	if err != nil || s.arriving.find(a.full()) == nil {
-		return false
-	}
-	r, err := s.store.Function(a.namespace, a.name)
-	if err != nil {
-		return false
-	}
-	f, err := restored(r)
-	return err == nil && f.Inference.IsInference
+	d := queueable(s.Server, name)
+	return d != nil && d.Inference.IsInference
 }
 
 // Owns reports whether this replica of the provider runs the best-effort requests of a function.
@@ -64,7 +53,7 @@ func (s BestEffort) Owns(name string) bool {
 func (s BestEffort) Left(name string) (spare.State, error) {
 	d, err := s.lookUp(name)
 	if err != nil {
-		if _, ok := arrivingAnnotations(s.Server, name); ok {
+		if queueable(s.Server, name) != nil {
 			return spare.State{}, nil
 		}
 		return spare.State{}, err

@@ -30,6 +30,12 @@ func (s *Server) statusOf(d *deployed) Status {
 			now.Problem = Before(why)
 		}
 	}
+	if why := closedFor(d); why != "" {
+		if now.Problem != "" {
+			why += "; " + now.Problem
+		}
+		now.Problem = why
+	}
 	return now
 }
 

@@ -44,6 +44,11 @@ func (s *Server) deployStored(ctx context.Context, r store.Function) (*Function,
 		return f, nil, err
 	}
 	f.Restored = s.restored.isMissing(f.Name) || accepted(s.store, r)
+	if !f.Restored { // What was accepted before stays, and nobody can call it without keys.
+		if err := s.callers.validate(f); err != nil {
+			return f, nil, err
+		}
+	}
 	dispatcher, err := s.controller.Deploy(ctx, f)
 	return f, dispatcher, err
 }

@@ -44,6 +44,9 @@ func (s invocations) invokeFunction(w http.ResponseWriter, r *http.Request, name
 	if err == nil && r.Header[spare.Header] != nil {
 		err = errClass
 	}
+	if err == nil {
+		err = s.callers.admit(r.Context(), d, r.Header, w.Header())
+	}
 	if err != nil {
 		s.bodies.LimitRest(w, r)
 		web.WriteErrorBelow(w, path, err)

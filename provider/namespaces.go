@@ -126,6 +126,7 @@ func (s namespaceRoutes) update(w http.ResponseWriter, r *http.Request) error {
 	if err := s.store.PutNamespace(n); err != nil {
 		return fmt.Errorf("namespace %s was not updated: %w", n.Name, err)
 	}
+	s.callers.used(everyFunction(s.Server))
 	w.WriteHeader(http.StatusAccepted)
 	return nil
 }
@@ -210,7 +211,10 @@ func (s namespaceRoutes) read(w http.ResponseWriter, r *http.Request) (types.Fun
 			return n, err
 		}
 	}
-	n.Name, err = namespaceName(r, n.Name)
+	if n.Name, err = namespaceName(r, n.Name); err != nil {
+		return n, err
+	}
+	_, err = annotation.NamespaceAccess(n.Annotations, n.Labels)
 	return n, err
 }
 

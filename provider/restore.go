@@ -159,7 +159,7 @@ func (r *restoration) find(name string) *deployed {
 
 func (r *restoration) isMissing(name string) bool { return r.find(name) != nil }
 
-// in returns the functions of a namespace that are not back yet, in any order.
+// in returns the functions of a namespace, "" for all, that are not back yet, in any order.
 func (r *restoration) in(namespace string) []*deployed {
 	if r == nil {
 		return nil
@@ -168,7 +168,7 @@ func (r *restoration) in(namespace string) []*deployed {
 	defer r.mu.Unlock()
 	var out []*deployed
 	for d := range maps.Values(r.missing) {
-		if d.Deployment.Namespace == namespace {
+		if namespace == "" || d.Deployment.Namespace == namespace {
 			out = append(out, d)
 		}
 	}

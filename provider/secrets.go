@@ -18,6 +18,9 @@ type Secrets interface {
 	// List returns the names of a namespace's secrets, sorted. It is empty if there
 	// are none.
 	List(namespace string) ([]string, error)
+	// Value returns a secret's value, for [annotation.InferAccess]. If there is none, the error
+	// has the status 400 and says how to create it.
+	Value(namespace, name string) ([]byte, error)
 	// Create stores a new secret (409 if it exists). Update replaces its value and
 	// Delete deletes it (404 if it does not exist).
 	Create(namespace, name string, value []byte) error
@@ -66,7 +69,7 @@ func (s secretRoutes) update(w http.ResponseWriter, r *http.Request) error {
 }
 
 // delete is DELETE /system/secrets. Functions that use the secret keep running with its
-// value. Without it they cannot be deployed again, nor restored after a restart of the
+// value, but nobody can call those that it guards. Without it they cannot be deployed again, nor restored after a restart of the
 // provider.
 func (s secretRoutes) delete(w http.ResponseWriter, r *http.Request) error {
 	return s.change(w, r, false, func(of types.Secret) error { return s.secrets.Delete(of.Namespace, of.Name) })
@@ -104,6 +107,7 @@ func (s secretRoutes) change(w http.ResponseWriter, r *http.Request, valued bool
 	if err := change(of); err != nil {
 		return err
 	}
+	s.callers.reload(source{of.Namespace, of.Name})
 	s.log.Info().Str("secret", of.Name).Str("namespace", of.Namespace).Str("method", r.Method).Msg("secret changed")
 	w.WriteHeader(http.StatusAccepted)
 	return nil

@@ -67,6 +67,11 @@ type Options struct {
 	Build, PublicKey http.Handler
 	// Defaults reads the annotations that images set, nil for none.
 	Defaults Defaults
+	// AccessKeys is a file with the keys of those who may call functions, for [access.Parse], "" for
+	// none. It holds for functions whose deployments and namespaces name no secret with keys.
+	AccessKeys string
+	// Rates counts requests for all replicas of the provider, nil if there is only this one.
+	Rates Rates
 	// Several: other replicas of the provider serve the same functions. While this one
 	// restores its functions, /healthz then answers 503, so that load balancers send
 	// requests to the others.
@@ -131,6 +136,7 @@ type Server struct {
 	leaving atomic.Bool
 
 	registry
+	callers    callers
 	namespaces namespaces
 	changes    changes
 	// namespaceLocks locks by namespace: shared while a function or secret is put into the
@@ -154,6 +160,8 @@ type deployed struct {
 	// forwarder is the dispatcher of an ordinary function, otherwise nil.
 	forwarder Forwarder
 	metrics   *metrics.FunctionMetrics
+	// policy says who may call the function and how often, nil for anybody and any number.
+	policy atomic.Pointer[policy]
 	// labels are those in the function's status.
 	labels *map[string]string
 	// fixedStatus is the part of its status that does not change.
@@ -173,6 +181,8 @@ func (s *Server) deployed(f *Function, dispatcher Dispatcher) *deployed {
 	}
 	labels[functionLabel] = f.Deployment.Service
 	d.labels = &labels
+	before, _ := s.named(f.Name)
+	s.callers.set(d, before)
 	return d
 }
 
@@ -194,6 +204,8 @@ func New(o Options) *Server {
 		s.now = time.Now
 	}
 	s.started = s.now()
+	s.callers = callers{secrets: s.secrets, namespaces: s.namespaces, file: o.AccessKeys, rates: o.Rates, now: s.now, log: s.log,
+		guards: map[source]*guard{}, defaults: map[string]string{}}
 	s.routes(promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{EnableOpenMetrics: o.Tracer != nil}))
 	if o.Build != nil {
 		s.open.Handle("/build", unlessDraining(s.inFlight, o.Build))

@@ -56,6 +56,9 @@ func (s *Server) deploy(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if err := s.callers.validate(f); err != nil {
+		return err
+	}
 	if unread != nil { // No error: the instances may be able to read the image.
 		s.log.Warn().Err(unread).Str("function", f.Name).Msg("the image's annotations could not be read")
 	}

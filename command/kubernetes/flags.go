@@ -70,6 +70,7 @@ Functions and their pods stay when it ends.`,
 	flags := c.Flags()
 	f.Register(flags)
 	f.RegisterTLS(flags)
+	f.RegisterDoors(flags)
 	f.publish.register(flags)
 	f.placeholders.register(flags)
 	f.credentials.register(flags)

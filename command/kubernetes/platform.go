@@ -100,6 +100,9 @@ func (p *platform) Open(ctx context.Context, b command.Base) (parts command.Part
 	parts.PublicKey = http.HandlerFunc(build.PublicKey)
 	parts.Store, parts.Secrets, parts.Controller, parts.Nodes = p.objects, p.secrets, controller, p.backend.Nodes
 	parts.Several, parts.Defaults = p.group != nil, p.images.brought
+	if p.group != nil {
+		parts.Rates = peer.NewRates(p.group)
+	}
 	parts.Logs = podlogs.Source{Client: p.core, Logger: b.Log}
 	parts.Serve = func(ctx context.Context, s *provider.Server) { p.serve(ctx, s, controller) }
 	parts.Wrap = p.routes
@@ -289,6 +292,7 @@ func (p *platform) serve(ctx context.Context, s *provider.Server, c command.Cont
 		}
 	})
 	if p.group != nil {
+		peer.NewRates(p.group).Attach(provider.Access{Server: s}.Count)
 		p.watching.Go(func() { p.group.Run(ctx) })
 	}
 	p.watching.Go(func() { p.checkAccess(ctx) })

@@ -52,10 +52,10 @@ type Identity struct {
 	mu sync.Mutex
 	// found are the files of now; failed are those that could not be read, which was logged.
 	found, failed stamp
-	// now is changed under mu. looked is when renewed looked at the files, and complained when
-	// refused logged; nil for never.
-	now                atomic.Pointer[material]
-	looked, complained atomic.Pointer[time.Time]
+	// now is changed under mu. looked is when renewed looked at the files, complained when refused
+	// logged, and warned when warnExpired did; nil for never.
+	now                        atomic.Pointer[material]
+	looked, complained, warned atomic.Pointer[time.Time]
 }
 
 // material is the contents of a directory.
@@ -200,6 +200,10 @@ func (m *material) verify(by *x509.CertPool, name string, usage x509.ExtKeyUsage
 // current returns the contents of the files. Where they cannot be used, for example in the middle of
 // a change, the earlier contents hold.
 func (i *Identity) current() *material {
+	if i.dir == "" { // It is given.
+		return i.now.Load()
+	}
+	defer i.warnExpired(time.Now())
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	found, err := i.look()

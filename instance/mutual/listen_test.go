@@ -2,6 +2,8 @@ package mutual
 
 import (
 	"bytes"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"net"
 	"testing"
@@ -23,5 +25,28 @@ func TestRefusalPause(t *testing.T) {
 		if got := bytes.Count(log.Bytes(), []byte("\n")); got != c.lines {
 			t.Errorf("after %v there are %d lines, want %d", c.after, got, c.lines)
 		}
+	}
+}
+
+// An expired certificate is in the log, once a minute.
+func TestExpiredCertificateIsLogged(t *testing.T) {
+	var log bytes.Buffer
+	expires := time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
+	i := &Identity{dir: "d", log: zerolog.New(&log)}
+	i.now.Store(&material{pair: tls.Certificate{Leaf: &x509.Certificate{NotAfter: expires}}})
+	if !i.Expires().Equal(expires) {
+		t.Errorf("it expires at %v", i.Expires())
+	}
+	for _, c := range []struct {
+		after time.Duration
+		lines int
+	}{{-time.Hour, 0}, {0, 0}, {1, 1}, {expiryPause, 1}, {expiryPause + 1, 2}} {
+		i.warnExpired(expires.Add(c.after))
+		if got := bytes.Count(log.Bytes(), []byte("\n")); got != c.lines {
+			t.Errorf("after %v there are %d lines, want %d", c.after, got, c.lines)
+		}
+	}
+	if given := Given(nil, i.log); !given.Expires().IsZero() {
+		t.Error("a given certificate expires")
 	}
 }

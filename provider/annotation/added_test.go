@@ -35,7 +35,7 @@ func TestKeysOfPapers(t *testing.T) {
 		t.Errorf("%+v, %v", in, err)
 	}
 	for _, c := range []struct{ key, value, want string }{
-		{key, "10", "it must be a digit"}, {InferMaxBatch, "1", "it needs batches"}, {"com.openfaas.infer.tenth", "1", "it must be one of com.openfaas.infer.device, "},
+		{key, "10", "it must be a digit"}, {InferMaxBatch, "1", "it needs batches"}, {"com.openfaas.infer.tenth", "1", "it must be one of com.openfaas.infer.access, "},
 		{"com.openfaas.infer.tenth", "1", key + ", "},
 	} {
 		keys := map[string]string{SLOLatency: "100ms", key: "5"}

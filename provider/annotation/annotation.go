@@ -22,6 +22,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/provider/access"
 	"github.com/faas-infer/faas-infer/provider/async/retry"
 )
 
@@ -83,6 +84,13 @@ const (
 	// compute rows of their batches (AsyFunc): "off", the default; "auto" where no whole instance
 	// has room; or "always" before further whole instances.
 	InferShadow = "com.openfaas.infer.shadow"
+	// InferAccess names a secret of the function's namespace with the keys of those who may call it,
+	// for [access.Parse]. Without it, and without one for the namespace, anybody may. It is an
+	// annotation of a namespace, too. It fits every function.
+	InferAccess = "com.openfaas.infer.access"
+	// InferRate is the maximum rate of requests, for [access.ParseRate]: of each caller if the function
+	// has keys, otherwise of all together. It fits every function.
+	InferRate = "com.openfaas.infer.rate"
 	// InferDevice says on what the model may run: "auto", the default, for the CPU or a GPU,
 	// whichever is cheaper; "cuda" for an NVIDIA GPU only; or "cpu".
 	InferDevice = "com.openfaas.infer.device"
@@ -188,7 +196,7 @@ const (
 // key is a misspelling that would change nothing. Papers add theirs with [Register].
 var knownKeys = map[string][]string{
 	"com.openfaas.slo.":   {SLOLatency, SLOLatencyMin, SLOPercentile},
-	"com.openfaas.infer.": {InferDevice, InferHedge, InferImage, InferKeepAlive, InferMaxBatch, InferMaxShapes, InferModel, InferPartition, InferPartitionInstances, InferPolicy, InferShadow, InferShapes, InferWeight},
+	"com.openfaas.infer.": {InferAccess, InferDevice, InferHedge, InferImage, InferKeepAlive, InferMaxBatch, InferMaxShapes, InferModel, InferPartition, InferPartitionInstances, InferPolicy, InferRate, InferShadow, InferShapes, InferWeight},
 }
 
 // scaleKeys lists the keys of scaling. Other keys below com.openfaas.scale. belong to other
@@ -250,6 +258,9 @@ type Inference struct {
 	// ScaleTargetProportion of the deployment. 0: load does not scale the function.
 	ScaleType   string
 	ScaleTarget float64
+	// Access is InferAccess, "" for none. Rate is InferRate, the zero value for none.
+	Access string
+	Rate   access.Rate
 	// Stated has the values of keys that papers add ([Register]).
 	Stated Stated
 	// Limits and Requests are the deployment's resources per instance. A resource that
@@ -446,6 +457,10 @@ func (in *Inference) set(key, value string) (err error) {
 		in.Weight, err = weight(key, value)
 	case InferHedge:
 		in.Once, err = off(key, value)
+	case InferAccess:
+		in.Access, err = secretWithKeys(value)
+	case InferRate:
+		in.Rate, err = requestRate(key, value)
 	case InferKeepAlive:
 		in.KeepAlive, err = duration(key, value, LongestKeepAlive, "5m")
 	default:

@@ -123,7 +123,7 @@ func (in *Inference) requireSLO(values map[string]string) error {
 		return nil
 	}
 	for _, key := range slices.Sorted(maps.Keys(values)) {
-		if !slices.Contains(scaleKeys, key) {
+		if !slices.Contains(scaleKeys, key) && !OfCallers(key) {
 			return &Error{Key: SLOLatency, Example: "200ms", Why: fmt.Sprintf("%s needs it; add the annotation with the longest time from a request's arrival to its answer", key)}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/model"
+	"github.com/faas-infer/faas-infer/provider/access"
 )
 
 func duration(key, value string, longest time.Duration, example string) (time.Duration, error) {
@@ -83,6 +84,39 @@ func weight(key, value string) (float64, error) {
 		return 0, &Error{Key: key, Value: value, Why: fmt.Sprintf("it must be a number from %v to %v", LeastWeight, LargestWeight), Example: "2"}
 	}
 	return w, nil
+}
+
+// OfCallers reports whether a key says who may call a function and how often. Such keys fit every
+// function, and instances do not depend on them.
+func OfCallers(key string) bool { return key == InferAccess || key == InferRate }
+
+// secretWithKeys reads the name of a secret with the keys of callers.
+func secretWithKeys(value string) (string, error) {
+	if !IsSecret(value) {
+		return "", &Error{Key: InferAccess, Value: value, Why: "it must name a secret with keys: " + SecretRule, Example: "api-keys"}
+	}
+	return value, nil
+}
+
+// NamespaceAccess returns the secret that a namespace's annotations or labels name for its functions, ""
+// for none. The error, an *[Error], says that it cannot be a secret's name.
+func NamespaceAccess(annotations, labels map[string]string) (string, error) {
+	for _, keys := range []map[string]string{annotations, labels} {
+		if value, named := keys[InferAccess]; named {
+			_, err := secretWithKeys(value)
+			return value, err
+		}
+	}
+	return "", nil
+}
+
+// requestRate reads a rate of requests.
+func requestRate(key, value string) (access.Rate, error) {
+	r, ok := access.ParseRate(value)
+	if !ok {
+		return r, &Error{Key: key, Value: value, Why: access.RateRule, Example: "100/s"}
+	}
+	return r, nil
 }
 
 // partition reads whether a model may be cut; "" is off.

@@ -85,6 +85,9 @@ type Options struct {
 	// Invoker and Functions are required.
 	Invoker   Invoker
 	Functions Functions
+	// Admit, if not nil, refuses a message of a gateway whose sender may not call the function. It
+	// removes from the header what the function must not see. Those who use Accept do the same.
+	Admit func(ctx context.Context, name string, header http.Header) error
 	// Spare executes best-effort requests; with nil they are refused. SpareAge is how long one
 	// may wait, spare.Age if 0.
 	Spare    Spare

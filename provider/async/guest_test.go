@@ -17,6 +17,7 @@ import (
 	"github.com/openfaas/faas-provider/types"
 
 	"github.com/faas-infer/faas-infer/instance/frame"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // Programs of the machine that connect where the gateway does see nothing of the requests
@@ -89,6 +90,37 @@ func TestGuestsSeeNothing(t *testing.T) {
 	until(t, "all are executed", func() bool { return executed.Load() == 2*n })
 	if seen.Load() > 0 {
 		t.Errorf("guests have seen %d messages", seen.Load())
+	}
+}
+
+// A gateway's message counts as little as another request without a key, and the queue gets no key.
+func TestGuestsNeedKeys(t *testing.T) {
+	var got atomic.Pointer[frame.Request]
+	r := start(t, func(_ context.Context, _ string, r *frame.Request) (*frame.Response, error) {
+		got.Store(r)
+		return respond(200, ""), nil
+	}, func(o *Options) {
+		o.Admit = func(_ context.Context, name string, header http.Header) error {
+			if name != "echo.openfaas-fn" || header.Get("X-API-Key") != "right" {
+				return web.Refuse(http.StatusUnauthorized, "the key is wrong")
+			}
+			header.Del("X-API-Key")
+			return nil
+		}
+	})
+	g := gateway(t, "nats://"+r.Address(), time.Minute)
+	for _, key := range []string{"wrong", "right"} {
+		data, err := json.Marshal(types.QueueRequest{Function: "echo", Path: "/p", Body: []byte(key), Header: http.Header{"x-api-key": {key}, "Topic": {"x"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := g.Publish("faas-request", data); (err == nil) != (key == "right") {
+			t.Errorf("%s: %v", key, err)
+		}
+	}
+	until(t, "the request is executed", func() bool { return got.Load() != nil })
+	if r := got.Load(); string(r.Body) != "right" || r.Path != "/p" || r.Header.Get("X-API-Key") != "" || r.Header.Get("Topic") != "x" {
+		t.Errorf("the function gets %+v", r)
 	}
 }
 

@@ -197,6 +197,10 @@ func (q *Queue) take(data []byte, done func(error)) {
 		done(err)
 		return
 	}
+	if data, err = q.admit(r, data); err != nil {
+		done(err)
+		return
+	}
 	to, err := q.route(r.Name, r.Header, time.Now())
 	if err != nil {
 		done(err)
@@ -217,6 +221,32 @@ func (q *Queue) take(data []byte, done func(error)) {
 	case <-q.closed:
 		q.storing.Done()
 	}
+}
+
+// admitTime bounds how long a gateway's message waits to be admitted.
+const admitTime = time.Second
+
+// admit refuses a gateway's message whose sender may not call the function. It returns the message
+// without the sender's key.
+func (q *Queue) admit(r *queue.Request, data []byte) ([]byte, error) {
+	if q.options.Admit == nil {
+		return data, nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), admitTime)
+	defer cancel()
+	before := len(r.Header)
+	if err := q.options.Admit(ctx, r.Name, r.Header); err != nil || len(r.Header) == before {
+		return data, err
+	}
+	whole, err := queue.DecodeRequest(data)
+	if err != nil {
+		return nil, notQueued(err)
+	}
+	whole.Header = r.Header
+	if data, err = queue.EncodeRequest(&whole.QueueRequest); err != nil {
+		return nil, notQueued(err)
+	}
+	return data, nil
 }
 
 // enter counts a message as being stored, unless gateways are refused.

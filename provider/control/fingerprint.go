@@ -42,7 +42,7 @@ func withoutIgnored(all *map[string]string) *map[string]string {
 	}
 	kept := maps.Clone(*all)
 	maps.DeleteFunc(kept, func(key, _ string) bool {
-		return annotation.Added(key) || slices.ContainsFunc(ignoredPrefixes, func(p string) bool { return strings.HasPrefix(key, p) })
+		return annotation.Added(key) || annotation.OfCallers(key) || slices.ContainsFunc(ignoredPrefixes, func(p string) bool { return strings.HasPrefix(key, p) })
 	})
 	if kept == nil {
 		kept = map[string]string{}

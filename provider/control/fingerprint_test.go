@@ -98,6 +98,9 @@ func TestWhatRunningInstancesStayFor(t *testing.T) {
 		"what a paper reads": func(d *types.FunctionDeployment) {
 			d.Annotations = with(d.Annotations, paperKey, "small")
 		},
+		"who may call": func(d *types.FunctionDeployment) {
+			d.Annotations = with(with(d.Annotations, annotation.InferAccess, "keys"), annotation.InferRate, "1/s")
+		},
 		"how long they idle": func(d *types.FunctionDeployment) {
 			d.Annotations = with(d.Annotations, annotation.InferKeepAlive, "5m")
 		},

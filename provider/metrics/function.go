@@ -56,6 +56,8 @@ type FunctionMetrics struct {
 	cold                      prometheus.Observer
 	asked, misses             prometheus.Counter
 	drops                     map[Reason]prometheus.Counter
+	// Callers counts by who has sent the requests.
+	Callers *CallerMetrics
 
 	// mu guards removed, relay and gauges, and that a removed function makes no series.
 	mu      sync.Mutex
@@ -78,7 +80,8 @@ func newFunction(m *Metrics, name string) *FunctionMetrics {
 		name: name, metrics: m,
 		total: late{of: m.total}, queue: late{of: m.queue}, exec: late{of: m.exec}, batch: late{of: m.batch},
 		cold: m.cold.WithLabelValues(name), asked: m.asked.WithLabelValues(name), misses: m.misses.WithLabelValues(name),
-		drops: map[Reason]prometheus.Counter{}, gauges: map[owned]struct{}{},
+		Callers: &CallerMetrics{name: name, passed: m.passed, refused: m.refused},
+		drops:   map[Reason]prometheus.Counter{}, gauges: map[owned]struct{}{},
 	}
 	f.codes.Store(&map[int]*atomic.Uint64{})
 	for _, r := range Reasons() {
@@ -322,6 +325,7 @@ func (f *FunctionMetrics) remove() {
 	m.asked.DeleteLabelValues(f.name)
 	m.misses.DeleteLabelValues(f.name)
 	m.shadows.removeFrom(f.name)
+	f.Callers.remove()
 	for reason := range f.drops {
 		m.drops.DeleteLabelValues(f.name, string(reason))
 	}

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -38,7 +39,7 @@ var (
 type Metrics struct {
 	requests, inFlight                                      *prometheus.Desc
 	total, queue, exec, cold, batch                         *prometheus.HistogramVec
-	asked, misses, drops                                    *prometheus.CounterVec
+	asked, misses, drops, passed, refused                   *prometheus.CounterVec
 	instances, parked, ratio, level, provisional, unbatched *prometheus.GaugeVec
 	variants                                                *prometheus.GaugeVec
 	cpu, memory, gpu, cpuUsed, used                         *prometheus.GaugeVec
@@ -65,8 +66,12 @@ func New(r prometheus.Registerer) *Metrics {
 		batch: histogram("batch_size", "Requests in one batch.", batchBuckets),
 		asked: counter("slo_requests_total",
 			"Requests that count for the function's SLO: all but those that the client has to change.", function),
-		misses:    counter("slo_misses_total", "Requests of slo_requests_total that were late, refused or failed.", function),
-		drops:     counter("drops_total", "Requests answered without being executed, by reason.", []string{"function", "reason"}),
+		misses: counter("slo_misses_total", "Requests of slo_requests_total that were late, refused or failed.", function),
+		drops:  counter("drops_total", "Requests answered without being executed, by reason.", []string{"function", "reason"}),
+		passed: counter("access_requests_total",
+			"Requests that were let in, by the name of the API key, at most 100 of a function; other for further ones.", []string{"function", "key"}),
+		refused: counter("access_refusals_total",
+			"Requests refused because of their caller, by reason; they do not count in requests_total.", []string{"function", "reason"}),
 		instances: gauge("instances", "Ready instances, by config: batch, millicores, share of a GPU.", []string{"function", "config"}),
 		variants:  gauge("variant_instances", "Ready instances, by variant of the model and its state: active, overloaded, interfered.", []string{"function", "variant", "state"}),
 		parked:    gauge("parked_instances", "Instances that are loaded and have given back their share of CPU and GPU.", function),
@@ -92,9 +97,17 @@ func New(r prometheus.Registerer) *Metrics {
 		functions: map[string]*FunctionMetrics{},
 	}
 	r.MustRegister(m.shadows.all()...)
-	r.MustRegister(m, m.total, m.queue, m.exec, m.cold, m.batch, m.asked, m.misses, m.drops,
+	r.MustRegister(m, m.total, m.queue, m.exec, m.cold, m.batch, m.asked, m.misses, m.drops, m.passed, m.refused,
 		m.instances, m.variants, m.parked, m.ratio, m.level, m.provisional, m.unbatched, m.cpu, m.memory, m.gpu, m.cpuUsed, m.used, m.nodeCPU, m.nodeMemory, m.nodeGPU, m.nodes)
 	return m
+}
+
+// NewCertificate returns the metric of when the certificate of the provider's address expires.
+func NewCertificate(expires func() time.Time) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: prometheus.BuildFQName(namespace, "", "certificate_expiry_timestamp_seconds"),
+		Help: "When the provider's own certificate expires, in seconds since 1970; 0 while it has none.",
+	}, func() float64 { return float64(max(0, expires().Unix())) })
 }
 
 func histogram(name, help string, buckets []float64) *prometheus.HistogramVec {

@@ -153,13 +153,41 @@ func (s *SecretStore) File(namespace, name string) (string, error) {
 	if err := check(namespace, name); err != nil {
 		return "", err
 	}
+	_, err := s.present(namespace, name)
+	return "", err
+}
+
+// present returns a secret. If there is none, the error says how to create it.
+func (s *SecretStore) present(namespace, name string) (*corev1.Secret, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), secretPatience)
 	defer cancel()
-	_, err := s.client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
+	found, err := s.client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return "", web.Refuse(http.StatusBadRequest, "there is no secret %q in namespace %q: create it with faas-cli secret create %s --namespace %s", name, namespace, name, namespace)
+		return nil, web.Refuse(http.StatusBadRequest, "there is no secret %q in namespace %q: create it with faas-cli secret create %s --namespace %s", name, namespace, name, namespace)
 	}
-	return "", problemFrom(err, "secret %s could not be read", name)
+	return found, problemFrom(err, "secret %s could not be read", name)
+}
+
+// Value returns a secret's value: that of the key with the secret's name, as faas-cli makes it, or of
+// its only key. If there is none, the error says how to create it.
+func (s *SecretStore) Value(namespace, name string) ([]byte, error) {
+	if err := check(namespace, name); err != nil {
+		return nil, err
+	}
+	found, err := s.present(namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	value, ok := found.Data[name]
+	if !ok && len(found.Data) == 1 {
+		for _, value = range found.Data {
+			ok = true
+		}
+	}
+	if !ok {
+		return nil, web.Refuse(http.StatusBadRequest, "secret %q in namespace %q has %d keys and none is named %q: give it this one", name, namespace, len(found.Data), name)
+	}
+	return value, nil
 }
 
 // Version returns a text that changes when the secret is replaced, "" if the secret cannot

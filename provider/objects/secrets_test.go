@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // The provider pulls with the credentials that the kubelet has: the function's secrets of both
@@ -65,5 +67,23 @@ func TestPullConfigs(t *testing.T) {
 	answer = apierrors.NewServiceUnavailable("starting")
 	if _, err := s.PullConfigs(t.Context(), "n", nil, ""); err == nil {
 		t.Error("the API server did not answer, and nobody said so")
+	}
+}
+
+// A secret's value is that of its own name, or its only one.
+func TestSecretValue(t *testing.T) {
+	secret := func(name string, keys ...string) *corev1.Secret {
+		s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "n"}, Data: map[string][]byte{}}
+		for _, key := range keys {
+			s.Data[key] = []byte("of " + key)
+		}
+		return s
+	}
+	s := NewSecretStore(fake.NewClientset(secret("cli", "cli"), secret("one", "keys.txt"), secret("both", "both", "x"), secret("none"), secret("many", "x", "y")))
+	for name, want := range map[string]string{"cli": "of cli", "one": "of keys.txt", "both": "of both", "none": "", "many": "", "absent": "", "../x": ""} {
+		got, err := s.Value("n", name)
+		if string(got) != want || (err == nil) != (want != "") || err != nil && web.StatusOf(err) != 400 {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
 	}
 }

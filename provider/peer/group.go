@@ -75,6 +75,8 @@ type Group struct {
 	local   atomic.Pointer[Local]
 	// ordinary is the controller of ordinary functions, nil if there is none.
 	ordinary atomic.Pointer[Ordinary]
+	// counter counts requests for other replicas, nil before [Rates.Attach].
+	counter atomic.Pointer[RateCounter]
 	// own holds this replica's dispatchers by function.
 	own   sync.Map
 	kick  chan struct{}

@@ -29,6 +29,7 @@ const (
 	drainPath  = Prefix + "drain"
 	parkPath   = Prefix + "park"
 	servePath  = Prefix + "serve"
+	ratePath   = Prefix + "rate/"
 )
 
 // Handler serves the routes below Prefix to other replicas, which must send the
@@ -43,6 +44,7 @@ func (g *Group) routes() http.Handler {
 	mux.HandleFunc("POST "+drainPath, g.withLocal(serveDrain))
 	mux.HandleFunc("POST "+parkPath, g.withLocal(servePark))
 	mux.HandleFunc("POST "+servePath, g.withLocal(serveServe))
+	mux.HandleFunc("POST "+ratePath+"{name}", NewRates(g).serve)
 	handle := func(w http.ResponseWriter, r *http.Request) {
 		if err := web.RefuseCallback(r); err != nil {
 			web.WriteError(w, err)

@@ -3,6 +3,7 @@ package store
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/http"
 	"os"
@@ -156,6 +157,26 @@ func (s *Secrets) File(namespace, name string) (string, error) {
 			name, namespace, name, namespace, file)
 	}
 	return file, nil
+}
+
+// Value returns a secret's value. If there is none, the error says how to create it.
+func (s *Secrets) Value(namespace, name string) ([]byte, error) {
+	if _, err := s.File(namespace, name); err != nil {
+		return nil, err
+	}
+	file, err := s.root.Open(path.Join(namespace, name))
+	if err != nil {
+		return nil, fmt.Errorf("secret %s cannot be read: %w", name, err)
+	}
+	defer file.Close()
+	value, err := io.ReadAll(io.LimitReader(file, MaxSecret+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("secret %s cannot be read: %w", name, err)
+	case len(value) > MaxSecret: // Somebody has written the file.
+		return nil, web.Refuse(http.StatusBadRequest, "secret %q has more than %d bytes, the maximum", name, MaxSecret)
+	}
+	return value, nil
 }
 
 func checkSecret(namespace, name string) error {

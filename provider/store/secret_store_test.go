@@ -58,6 +58,9 @@ func TestASecretsLife(t *testing.T) {
 	if got, err := os.ReadFile(file); err != nil || !bytes.Equal(got, value) {
 		t.Errorf("the file holds %q, %v", got, err)
 	}
+	if got, err := s.Value("openfaas-fn", "api-key"); err != nil || !bytes.Equal(got, value) {
+		t.Errorf("the value is %q, %v", got, err)
+	}
 	before, _ := os.Stat(file)
 	if err := s.Update("openfaas-fn", "api-key", []byte("new")); err != nil {
 		t.Fatal(err)
@@ -80,6 +83,8 @@ func TestASecretsLife(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = s.File("openfaas-fn", "api-key")
+	wantStatus(t, err, 400, "faas-cli secret create api-key --namespace openfaas-fn", file)
+	_, err = s.Value("openfaas-fn", "api-key")
 	wantStatus(t, err, 400, "faas-cli secret create api-key --namespace openfaas-fn", file)
 	if entries, err := os.ReadDir(filepath.Dir(file)); err != nil || len(entries) != 0 {
 		t.Errorf("left: %v, %v", entries, err)
@@ -125,6 +130,9 @@ func TestWhatLiesAroundIsNoSecret(t *testing.T) {
 	for _, at := range [][2]string{{"ns", "link"}, {"ns", "inner"}, {"ns", "a-directory"}, {"linked", "shadow"}, {"alias", "by-hand"}} {
 		if file, err := s.File(at[0], at[1]); err == nil {
 			t.Errorf("File(%s, %s) = %s", at[0], at[1], file)
+		}
+		if value, err := s.Value(at[0], at[1]); err == nil {
+			t.Errorf("Value(%s, %s) = %q", at[0], at[1], value)
 		}
 		for name, change := range map[string]func() error{
 			"Create": func() error { return s.Create(at[0], at[1], []byte("x")) },

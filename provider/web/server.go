@@ -32,11 +32,10 @@ func NewServer(handler http.Handler, bounds *Connections) *http.Server {
 	return server
 }
 
-// Serve serves at a listener in the background. The channel gets the result of [http.Server.Serve].
-func Serve(server *http.Server, l net.Listener) <-chan error {
-	served := make(chan error, 1)
+// Serve serves at a listener in the background. The channel gets the result of [http.Server.Serve]; it
+// must have room for it.
+func Serve(served chan<- error, server *http.Server, l net.Listener) {
 	go func() { served <- server.Serve(l) }()
-	return served
 }
 
 // boundFields answers requests with more than [duplex.MaxFields] fields with 431.

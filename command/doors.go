@@ -1,0 +1,93 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/faas-infer/faas-infer/instance/duplex"
+	"github.com/faas-infer/faas-infer/instance/mutual"
+	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/web"
+)
+
+// noAddress is the value of --listen for no address with all routes.
+const noAddress = "off"
+
+// doorFlags are the addresses of a provider beside --listen.
+type doorFlags struct{ data, admin string }
+
+// RegisterDoors adds the flags for addresses that have a part of the routes. "up" has none: its
+// gateway needs all routes at one address.
+func (f *ProviderFlags) RegisterDoors(flags *pflag.FlagSet) {
+	flags.StringVar(&f.doors.data, "listen-data", "", "further address, for functions and health only")
+	flags.StringVar(&f.doors.admin, "listen-admin", "", `further address, for /system, /build, /metrics, /api/v1/query and health only; with it and --listen-data, "--listen off" closes the address that has all routes`)
+}
+
+// door is an address at which a provider serves.
+type door struct {
+	flag, address string
+	// routes chooses from the provider's routes. plain: it has no TLS.
+	routes   func(http.Handler) http.Handler
+	plain    bool
+	listener net.Listener
+}
+
+// openDoors listens at the addresses of the flags.
+func (s *runningProvider) openDoors() error {
+	f := s.flags
+	if f.listen == noAddress && (f.doors.data == "" || f.doors.admin == "") {
+		return errors.New("--listen is off: give --listen-data and --listen-admin then")
+	}
+	all := []door{
+		{flag: "--listen", address: strings.TrimSuffix(f.listen, noAddress), routes: func(h http.Handler) http.Handler { return h }},
+		{flag: "--listen-admin", address: f.doors.admin, routes: provider.AdminOnly},
+		{flag: "--listen-data", address: f.doors.data, routes: provider.DataOnly},
+	}
+	if s.acme != nil {
+		all = append(all, door{flag: "--acme-http", address: f.acme.http, plain: true, routes: func(http.Handler) http.Handler { return s.acme.HTTPHandler(nil) }})
+	}
+	for _, d := range slices.DeleteFunc(all, func(d door) bool { return d.address == "" }) {
+		l, err := web.Listen(d.address)
+		if err != nil {
+			return fmt.Errorf("%s: %w; if a provider is running already, stop it, or give another address", d.flag, err)
+		}
+		d.listener = l
+		s.doors = append(s.doors, d)
+	}
+	return nil
+}
+
+// address is the first address, which has the routes for operators.
+func (s *runningProvider) address() string { return s.doors[0].listener.Addr().String() }
+
+// serve serves a handler's routes at all addresses.
+func (s *runningProvider) serve(handler http.Handler) {
+	served := make(chan error, len(s.doors))
+	s.served = served
+	identity := s.identity
+	if s.acme != nil {
+		identity = s.acme.identity
+	}
+	for _, d := range s.doors {
+		routes := d.routes(handler)
+		listener := duplex.LimitStalls(s.bounds.Listen(d.listener), s.flags.answerTimeout)
+		if identity != nil && !d.plain {
+			routes, listener = mutual.Guard(routes, providerRules), identity.Listen(listener)
+		}
+		if s.acme != nil {
+			routes = s.acme.HTTPHandler(routes)
+		}
+		server := web.NewServer(routes, s.bounds)
+		bound := server.ConnContext
+		server.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return mutual.WithConn(bound(ctx, c), c) }
+		s.servers = append(s.servers, server)
+		web.Serve(served, server, listener)
+	}
+}
