@@ -35,8 +35,12 @@ const (
 type ConnectionOptions struct {
 	// Max is the maximum number of open connections.
 	Max int
-	// MaxHeads is the maximum number of bytes of all heads that have begun and not ended.
+	// MaxHeads is the maximum number of bytes of all heads that have begun and not ended, and of
+	// HTTP/2 streams.
 	MaxHeads int64
+	// AnswerTimeout is how long a client may take nothing of an answer of an HTTP/2 stream; 0 is no
+	// limit. duplex.LimitStalls sees only whole connections.
+	AnswerTimeout time.Duration
 }
 
 // Connections bounds the connections of a server, idle ones and those with unfinished heads
@@ -254,6 +258,8 @@ type connection struct {
 	bounds *Connections
 	holder netip.Addr
 	state  atomic.Int32
+	// streams is the number of handlers of its HTTP/2 streams.
+	streams atomic.Int32
 	// since is the time of the last change to connQuiet or connHead, in ns.
 	since atomic.Int64
 	// idle says that it was idle when it was chosen to be closed.
@@ -355,7 +361,12 @@ type boundKey struct{}
 func (s *Connections) apply(server *http.Server) {
 	handler := server.Handler
 	server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if c, ok := r.Context().Value(boundKey{}).(*connection); ok {
+		c, _ := r.Context().Value(boundKey{}).(*connection)
+		if r.ProtoMajor == 2 {
+			s.serveStream(w, r, c, handler)
+			return
+		}
+		if c != nil {
 			c.begin()
 		}
 		handler.ServeHTTP(w, r)
