@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -157,26 +158,24 @@ func TestGRPCDeadlines(t *testing.T) {
 		ended <- ctx.Err()
 		return nil, ctx.Err()
 	}, nil)
-	c := dialGRPC(t, serveHTTP2(t, r, time.Minute, false))
-	// The client would not send a call whose deadline is over.
-	late := metadata.AppendToOutgoingContext(t.Context(), "grpc-timeout", "0n")
-	_, err := c.call(t, late, inferService, "ModelInfer", inferText)
-	wantCode(t, err, codes.DeadlineExceeded, "deadline")
-	_, err = c.call(t, metadata.AppendToOutgoingContext(t.Context(), "grpc-timeout", "5x"), inferService, "ModelInfer", inferText)
-	wantCode(t, err, codes.InvalidArgument, "grpc-timeout")
-	soon := metadata.AppendToOutgoingContext(t.Context(), "grpc-timeout", "50m")
-	failed := make(chan error, 1)
+	server := serveHTTP2(t, r, time.Minute, false)
+	c := dialGRPC(t, server)
+	// gRPC's own client would end such calls itself.
+	wantEnd(t, server, "0n", codes.DeadlineExceeded)
+	wantEnd(t, server, "5x", codes.InvalidArgument)
+	late := make(chan struct{})
 	go func() {
-		_, err := c.call(t, soon, inferService, "ModelInfer", inferText)
-		failed <- err
+		defer close(late)
+		wantEnd(t, server, "50m", codes.DeadlineExceeded)
 	}()
 	<-reached
 	if err := <-ended; err != context.DeadlineExceeded {
 		t.Errorf("the dispatcher's context ends with %v", err)
 	}
-	wantCode(t, <-failed, codes.DeadlineExceeded)
+	<-late
 	ctx, cancel := context.WithCancel(t.Context())
 	reached = make(chan struct{})
+	failed := make(chan error, 1)
 	go func() {
 		_, err := c.call(t, ctx, inferService, "ModelInfer", inferText)
 		failed <- err
@@ -187,6 +186,31 @@ func TestGRPCDeadlines(t *testing.T) {
 		t.Errorf("the dispatcher's context ends with %v", err)
 	}
 	wantCode(t, <-failed, codes.Canceled)
+}
+
+// wantEnd fails unless a call with a timeout ends with a code.
+func wantEnd(t *testing.T, server *httptest.Server, timeout string, code codes.Code) {
+	t.Helper()
+	transport := &http.Transport{Protocols: new(http.Protocols)}
+	transport.Protocols.SetUnencryptedHTTP2(true)
+	defer transport.CloseIdleConnections()
+	message := "\x00\x00\x00\x00\x07\x0a\x05mnist"
+	r, err := http.NewRequestWithContext(t.Context(), "POST", server.URL+"/"+inferService+"/ModelInfer", strings.NewReader(message))
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	r.Header = http.Header{"Content-Type": {"application/grpc"}, "Grpc-Timeout": {timeout}}
+	resp, err := transport.RoundTrip(r)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer resp.Body.Close()
+	_, _ = io.Copy(io.Discard, resp.Body)
+	if got := resp.Trailer.Get("Grpc-Status"); got != fmt.Sprint(int(code)) {
+		t.Errorf("with the timeout %s a call ends with %q %q, want %d", timeout, got, resp.Trailer.Get("Grpc-Message"), code)
+	}
 }
 
 // Requests of a stream run at once and are answered in their order. A bad one does not end the stream.

@@ -52,6 +52,9 @@ func (f *file) collect(prefix string, descriptor []byte, numbers ...protowire.Nu
 		}
 		name := prefix + "." + names[0]
 		f.symbols = append(f.symbols, name)
+		if d.number == 2 {
+			return nil
+		}
 		return f.collect(name, d.bytes, 2, 3, 4)
 	})
 }
