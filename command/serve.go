@@ -161,7 +161,7 @@ func (s *runningProvider) run() {
 	}
 	listener := duplex.LimitStalls(s.bounds.Listen(s.listener), s.flags.answerTimeout)
 	if s.identity != nil {
-		handler, listener = mutual.Guard(handler, providerRules), s.identity.Listen(listener)
+		handler, listener = mutual.Guard(handler, providerRules), s.identity.Listen(listener, "h2", "http/1.1")
 	}
 	s.http = web.NewServer(handler, s.bounds)
 	bound := s.http.ConnContext

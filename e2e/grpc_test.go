@@ -1,0 +1,52 @@
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// Triton's and KServe's clients call a function over gRPC, and grpcurl, which knows the services by reflection.
+func TestGRPCClients(t *testing.T) {
+	providerTests.takeHere(t)
+	p := newPlace(t)
+	p.identity(t)
+	d := p.provider(t, suite.binary)
+	d.deploy(t, scaled(function("identity", "identity:latest", "20s"), "1", "1"))
+	address := strings.TrimPrefix(d.url, "http://")
+
+	curl, err := script("grpcurl.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		arguments []string
+		word      string
+	}{
+		{[]string{address, "list"}, "inference.GRPCInferenceService"},
+		{[]string{address, "describe", "inference.ModelInferRequest"}, "raw_input_contents"},
+		{[]string{address, "grpc.health.v1.Health/Check"}, "SERVING"},
+		{[]string{"-d", `{"name": "identity"}`, address, "inference.GRPCInferenceService/ModelReady"}, `"ready": true`},
+		{[]string{"-d", `{"model_name": "identity", "inputs": [{"name": "input", "datatype": "FP32", "shape": [1, 8],
+			"contents": {"fp32_contents": [1, 2, 3, 4, 5, 6, 7, 0.5]}}]}`, address, "inference.GRPCInferenceService/ModelInfer"}, "0.5"},
+	} {
+		out, err := exec.Command(curl, append([]string{"-plaintext"}, c.arguments...)...).CombinedOutput()
+		if err != nil || !strings.Contains(string(out), c.word) {
+			t.Errorf("grpcurl %q: %v, %s", c.arguments, err, out)
+		}
+	}
+
+	environment := exec.Command("../scripts/python.sh", "python", "testdata/grpc.txt")
+	environment.Stderr = os.Stderr
+	python, err := environment.Output()
+	if err != nil {
+		t.Fatalf("the clients' Python environment: %v", err)
+	}
+	out, err := exec.Command(strings.TrimSpace(string(python)), "testdata/grpc.py", address, "identity", "input", "output", strconv.Itoa(width)).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	t.Logf("%s", out)
+}
