@@ -68,7 +68,7 @@ up: ## Build all, start it, deploy stack.yml, stay until Ctrl-C
 .PHONY: test
 test: ## Check formatting, vet, run all tests, with the race detector where packages can race
 	@echo "[1/4] requirements: the binary, ONNX Runtime, OpenFaaS, Chromium, Python packages"
-	@$(MAKE) --no-print-directory -j4 ready faas-cli chromium python
+	@$(MAKE) --no-print-directory -j4 ready faas-cli grpcurl chromium python
 	@echo "[2/4] gofmt and vet"
 	@$(MAKE) --no-print-directory formatted vet
 	@rm -f bin/flaky
@@ -181,6 +181,10 @@ gateway: ## Build the stock OpenFaaS gateway into the user's cache
 .PHONY: faas-cli
 faas-cli: ## Build the stock faas-cli into the user's cache
 	@$(TIMED) "faas-cli" scripts/faas-cli.sh >/dev/null
+
+.PHONY: grpcurl
+grpcurl: ## Build grpcurl into the user's cache
+	@$(TIMED) "grpcurl" scripts/grpcurl.sh >/dev/null
 
 .PHONY: images
 images: ## Build the container images of faas-infer into dist/ (scripts/image.sh --push pushes them)

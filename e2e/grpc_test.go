@@ -8,6 +8,10 @@ import (
 	"testing"
 )
 
+// kservePython is the variable with a Python that has the packages tritonclient[grpc] and kserve. The tests' own has
+// no kserve, which would bring 60 others.
+const kservePython = "FAAS_INFER_KSERVE_PYTHON"
+
 // Triton's and KServe's clients call a function over gRPC, and grpcurl, which knows the services by reflection.
 func TestGRPCClients(t *testing.T) {
 	providerTests.takeHere(t)
@@ -38,13 +42,11 @@ func TestGRPCClients(t *testing.T) {
 		}
 	}
 
-	environment := exec.Command("../scripts/python.sh", "python", "testdata/grpc.txt")
-	environment.Stderr = os.Stderr
-	python, err := environment.Output()
-	if err != nil {
-		t.Fatalf("the clients' Python environment: %v", err)
+	python := os.Getenv(kservePython)
+	if python == "" {
+		python = clientsPython(t)
 	}
-	out, err := exec.Command(strings.TrimSpace(string(python)), "testdata/grpc.py", address, "identity", "input", "output", strconv.Itoa(width)).CombinedOutput()
+	out, err := exec.Command(python, "testdata/grpc.py", address, "identity", "input", "output", strconv.Itoa(width)).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
