@@ -46,7 +46,7 @@ func (r *roomReader) Read(p []byte) (int, error) {
 
 // receive reads the only message of a call. Release and free held after use.
 func (c *call) receive() (held web.Body, message []byte, err error) {
-	c.options.Bodies.Limit(c.w)
+	c.server.options.Bodies.Limit(c.w)
 	held, message, err = c.next()
 	if errors.Is(err, io.EOF) {
 		err = web.BadRequest(errors.New("the call has no message"))
@@ -64,7 +64,7 @@ func (c *call) next() (held web.Body, message []byte, err error) {
 		return held, nil, c.broken(err)
 	}
 	n := int64(binary.BigEndian.Uint32(prefix[1:]))
-	if limit := c.options.Bodies.Max; n > limit {
+	if limit := c.server.options.Bodies.Max; n > limit {
 		return held, nil, web.Refuse(http.StatusRequestEntityTooLarge, "the message has %d bytes, the limit is %d", n, limit)
 	}
 	source := io.LimitReader(c.r.Body, n)
@@ -82,7 +82,7 @@ func (c *call) next() (held web.Body, message []byte, err error) {
 		c.w.Header()["Grpc-Accept-Encoding"] = []string{"identity,gzip"}
 		return held, nil, &status{code: unimplemented, text: fmt.Sprintf("the grpc-encoding %q is not known; send gzip or identity", web.Clip(coding))}
 	}
-	if held, err = c.messages.Read(c.w, &r, "", 0); err != nil {
+	if held, err = c.server.messages.Read(c.w, &r, "", 0); err != nil {
 		return held, nil, c.broken(err)
 	}
 	if r.ContentLength < 0 {
@@ -102,8 +102,8 @@ func (c *call) broken(err error) error {
 		return done
 	}
 	select {
-	case <-c.options.Shut:
-		if ready := c.options.Ready(); ready != nil {
+	case <-c.server.options.Shut:
+		if ready := c.server.options.Ready(); ready != nil {
 			return ready
 		}
 	default:
@@ -127,7 +127,7 @@ func (c *call) ask(method, path string, given http.Header, body *web.ReadBody, l
 	if body != nil {
 		r.Body = body
 	}
-	a := &answer{call: c, header: http.Header{}, take: take}
+	a := &answer{bodies: c.server.options.Bodies, header: http.Header{}, take: take}
 	defer a.release()
 	defer func() {
 		switch p := recover(); p {
@@ -138,7 +138,7 @@ func (c *call) ask(method, path string, given http.Header, body *web.ReadBody, l
 			panic(p)
 		}
 	}()
-	c.options.Handler.ServeHTTP(a, r)
+	c.server.options.Handler.ServeHTTP(a, r)
 	if !a.taken {
 		a.finish(a.body)
 	}
@@ -147,7 +147,7 @@ func (c *call) ask(method, path string, given http.Header, body *web.ReadBody, l
 
 // answer is the answer to [call.ask].
 type answer struct {
-	*call
+	bodies *web.BodyReader
 	header http.Header
 	status int
 	take   func(h http.Header, body []byte) error
@@ -197,7 +197,7 @@ func (a *answer) hold(n int64) error {
 		return nil
 	}
 	more := max(n-a.counted, a.counted)
-	release, err := a.options.Bodies.HoldAnswer("", more)
+	release, err := a.bodies.HoldAnswer("", more)
 	if err != nil {
 		return err
 	}

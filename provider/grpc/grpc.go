@@ -81,8 +81,8 @@ var methods = map[string]method{
 
 // call is one call.
 type call struct {
-	*Server
-	w http.ResponseWriter
+	server *Server
+	w      http.ResponseWriter
 	// r is the call's request. Its context has the call's deadline.
 	r *http.Request
 	// given are the headers of requests to the provider's routes: the call's metadata.
@@ -98,7 +98,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		defer cancel()
 		r = r.WithContext(ctx)
 	}
-	c := &call{Server: s, w: w, r: r, given: metadataOf(r.Header)}
+	c := &call{server: s, w: w, r: r, given: metadataOf(r.Header)}
 	serve, ok := methods[r.URL.Path]
 	switch {
 	case err != nil:

@@ -33,48 +33,41 @@ func serverReady(c *call) error {
 	if _, err := c.only(); err != nil {
 		return err
 	}
-	return c.reply(appendNumber(nil, 1, protowire.EncodeBool(c.options.Ready() == nil)))
+	return c.reply(appendNumber(nil, 1, protowire.EncodeBool(c.server.options.Ready() == nil)))
 }
 
 func serverMetadata(c *call) error {
 	if _, err := c.only(); err != nil {
 		return err
 	}
-	m := appendString(appendString(nil, 1, "faas-infer"), 2, c.options.Version)
+	m := appendString(appendString(nil, 1, "faas-infer"), 2, c.server.options.Version)
 	return c.reply(appendString(m, 3, "classification"))
 }
 
 // health returns the status of the provider as a HealthCheckResponse.
 func (c *call) health() []byte {
 	status := uint64(serving)
-	if c.options.Ready() != nil {
+	if c.server.options.Ready() != nil {
 		status = notServing
 	}
 	return appendNumber(nil, 1, status)
 }
 
-// checkService reads a HealthCheckRequest. The provider's services, and "", are healthy together.
-func (c *call) checkService() error {
-	service, err := c.only()
-	if err == nil && service != "" && service != inference {
-		err = &status{code: notFound, text: "there is no service of this name; ModelReady tells about functions"}
-	}
-	return err
-}
-
+// healthCheck answers for the provider's services together, and for "".
 func healthCheck(c *call) error {
-	if err := c.checkService(); err != nil {
+	service, err := c.only()
+	if err != nil {
 		return err
+	}
+	if service != "" && service != inference {
+		return &status{code: notFound, text: "there is no service of this name; ModelReady tells about functions"}
 	}
 	return c.reply(c.health())
 }
 
 // healthWatch sends the status, and once more when the provider shuts down. Then it ends.
 func healthWatch(c *call) error {
-	if err := c.checkService(); err != nil {
-		return err
-	}
-	if err := c.reply(c.health()); err != nil {
+	if err := healthCheck(c); err != nil {
 		return err
 	}
 	if err := c.flush(); err != nil {
@@ -83,7 +76,7 @@ func healthWatch(c *call) error {
 	select {
 	case <-c.r.Context().Done():
 		return c.r.Context().Err()
-	case <-c.options.Shut:
+	case <-c.server.options.Shut:
 		return c.reply(c.health())
 	}
 }

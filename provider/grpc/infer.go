@@ -28,7 +28,7 @@ const maxPipelined = 64
 // infer sends one ModelInferRequest to the provider's routes and its answer to send. held holds the message
 // and is freed.
 func (c *call) infer(q *request, held *web.Body, given http.Header, final bool, send func(h http.Header, m *response) error) error {
-	body, head, err := q.body(held.Bytes, held.Take, c.options.Bodies.Max)
+	body, head, err := q.body(held.Bytes, held.Take, c.server.options.Bodies.Max)
 	if err != nil {
 		return err
 	}
@@ -133,7 +133,7 @@ func (c *call) unblock() (stop func()) {
 		case <-stopped:
 			return
 		case <-c.r.Context().Done():
-		case <-c.options.Shut:
+		case <-c.server.options.Shut:
 		}
 		_ = http.NewResponseController(c.w).SetReadDeadline(time.Unix(1, 0)) // It fails if the stream is over.
 	})
