@@ -265,8 +265,9 @@ type connection struct {
 	// idle says that it was idle when it was chosen to be closed.
 	idle bool
 
-	// head is the number of bytes of the unfinished head, charge what they hold. Only the
-	// goroutine that reads uses them, which is the handler's between two heads.
+	// mu guards head, the number of bytes of the unfinished head, and charge, which is what they hold: handlers of
+	// HTTP/2 streams begin while the connection is read.
+	mu     sync.Mutex
 	head   int64
 	charge Charge
 }
@@ -283,7 +284,7 @@ func (c *connection) Read(p []byte) (int, error) {
 	if c.state.Load() == connClosed {
 		return 0, errClosed
 	}
-	if c.head += int64(n); c.head > freeHead && c.count() != nil {
+	if c.count(int64(n)) != nil {
 		c.state.Store(connClosed)
 		c.bounds.closed.WithLabelValues(reasonHeads).Inc()
 		c.finish()
@@ -292,8 +293,13 @@ func (c *connection) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// count charges the head's bytes.
-func (c *connection) count() error {
+// count counts n more bytes of the head, and charges those beyond freeHead.
+func (c *connection) count(n int64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.head += n; c.head <= freeHead {
+		return nil
+	}
 	if c.charge.budget == nil {
 		c.charge = c.bounds.heads.ChargeAddress(c.RemoteAddr().String())
 	}
@@ -302,6 +308,8 @@ func (c *connection) count() error {
 
 // finish gives back what the head holds.
 func (c *connection) finish() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.head = 0
 	if c.charge.held > 0 {
 		c.charge.Release()

@@ -33,7 +33,9 @@ func TestStreamsAreBound(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		_, _ = io.Copy(io.Discard, first.Body)
 		first.Body.Close()
+		synctest.Wait()
 		for range 4 {
 			asking.Go(func() {
 				resp, err := client.Get("http://x/slow")
