@@ -68,7 +68,7 @@ up: ## Build all, start it, deploy stack.yml, stay until Ctrl-C
 .PHONY: test
 test: ## Check formatting, vet, run all tests, with the race detector where packages can race
 	@echo "[1/4] requirements: the binary, ONNX Runtime, OpenFaaS, Chromium, a collector, an ACME authority, Python packages"
-	@$(MAKE) --no-print-directory -j4 ready gateway faas-cli chromium collector pebble python
+	@$(MAKE) --no-print-directory -j4 ready gateway faas-cli grpcurl chromium collector pebble python
 	@echo "[2/4] gofmt and vet"
 	@$(MAKE) --no-print-directory formatted vet
 	@rm -f bin/flaky
@@ -191,6 +191,10 @@ faas-cli: ## Build the stock faas-cli into the user's cache
 .PHONY: pebble
 pebble: ## Build pebble, from which tests get certificates, into the user's cache
 	@$(TIMED) "pebble" scripts/pebble.sh >/dev/null
+
+.PHONY: grpcurl
+grpcurl: ## Build grpcurl into the user's cache
+	@$(TIMED) "grpcurl" scripts/grpcurl.sh >/dev/null
 
 .PHONY: images
 images: ## Build the container images of faas-infer into dist/ (scripts/image.sh --push pushes them)

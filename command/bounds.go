@@ -73,7 +73,7 @@ func (f *ProviderFlags) connections() *web.Connections {
 		}
 		most = defaultMaxConnections(limit.Cur, f.maxHeld)
 	}
-	return web.NewConnections(web.ConnectionOptions{Max: most, MaxHeads: f.maxHeld / headsPart})
+	return web.NewConnections(web.ConnectionOptions{Max: most, MaxHeads: f.maxHeld / headsPart, AnswerTimeout: f.answerTimeout})
 }
 
 // collectorLimit returns the memory in bytes above which the garbage collector runs as often as

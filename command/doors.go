@@ -79,7 +79,7 @@ func (s *runningProvider) serve(handler http.Handler) {
 		routes := d.routes(handler)
 		listener := duplex.LimitStalls(s.bounds.Listen(d.listener), s.flags.answerTimeout)
 		if identity != nil && !d.plain {
-			routes, listener = mutual.Guard(routes, providerRules), identity.Listen(listener)
+			routes, listener = mutual.Guard(routes, providerRules), identity.Listen(listener, "h2")
 		}
 		if s.acme != nil {
 			routes = s.acme.HTTPHandler(routes)

@@ -40,11 +40,13 @@ func TestProviderTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := &http.Server{ConnContext: mutual.WithConn, Handler: mutual.Guard(http.NotFoundHandler(), providerRules)}
+	server := &http.Server{ConnContext: mutual.WithConn, Handler: mutual.Guard(http.NotFoundHandler(), providerRules), Protocols: new(http.Protocols)}
+	server.Protocols.SetHTTP1(true)
+	server.Protocols.SetUnencryptedHTTP2(true)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = server.Serve(own.Listen(l))
+		_ = server.Serve(own.Listen(l, "h2", "http/1.1"))
 	}()
 	defer func() {
 		_ = server.Close()
@@ -69,16 +71,22 @@ func TestProviderTLS(t *testing.T) {
 			}
 			config.Certificates = []tls.Certificate{pair}
 		}
-		client := &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}}
-		answer, err := client.Get(c.scheme + "://" + l.Addr().String() + c.path)
-		if err != nil {
-			t.Errorf("%s %s: %v", c.scheme, c.path, err)
-			continue
-		}
-		text, _ := io.ReadAll(answer.Body)
-		_ = answer.Body.Close()
-		if answer.StatusCode != c.status {
-			t.Errorf("%s %s with %q: %d %s, want %d", c.scheme, c.path, c.certificate, answer.StatusCode, text, c.status)
+		for _, version := range []int{1, 2} {
+			protocols := new(http.Protocols)
+			protocols.SetHTTP1(version == 1)
+			protocols.SetHTTP2(version == 2)
+			protocols.SetUnencryptedHTTP2(version == 2)
+			client := &http.Client{Transport: &http.Transport{TLSClientConfig: config.Clone(), DisableKeepAlives: true, Protocols: protocols}}
+			answer, err := client.Get(c.scheme + "://" + l.Addr().String() + c.path)
+			if err != nil {
+				t.Errorf("%s %s over HTTP/%d: %v", c.scheme, c.path, version, err)
+				continue
+			}
+			text, _ := io.ReadAll(answer.Body)
+			_ = answer.Body.Close()
+			if answer.StatusCode != c.status || answer.ProtoMajor != version {
+				t.Errorf("%s %s with %q: %d %s over %s, want %d over HTTP/%d", c.scheme, c.path, c.certificate, answer.StatusCode, text, answer.Proto, c.status, version)
+			}
 		}
 	}
 }

@@ -65,13 +65,21 @@ func alive(w http.ResponseWriter, _ *http.Request) error {
 // health is GET /healthz and GET /readyz. It answers 503 as soon as the provider shuts down, and while one
 // replica among others restores its functions, so a load balancer sends requests elsewhere.
 func (s *Server) health(w http.ResponseWriter, r *http.Request) error {
+	if err := s.ready(); err != nil {
+		return err
+	}
+	return alive(w, r)
+}
+
+// ready returns why the provider takes no requests, nil if it does.
+func (s *Server) ready() error {
 	if s.inFlight.Closed() || s.leaving.Load() {
 		return errDraining
 	}
 	if s.several && !s.restored.ended() {
 		return errRestoring
 	}
-	return alive(w, r)
+	return nil
 }
 
 // queryAnswer is the answer of Prometheus's HTTP API to an instant query.

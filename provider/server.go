@@ -19,6 +19,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/instance/frame"
+	"github.com/faas-infer/faas-infer/provider/grpc"
 	"github.com/faas-infer/faas-infer/provider/metrics"
 	"github.com/faas-infer/faas-infer/provider/web"
 )
@@ -130,6 +131,7 @@ type Server struct {
 	sampledLog zerolog.Logger
 
 	system, open *mux.Router
+	calls        *grpc.Server
 	async        Async
 	inFlight     *web.Gate
 	// leaving: see [Server.Leave].
@@ -200,6 +202,7 @@ func New(o Options) *Server {
 		s.bodies = web.NewBodyReader(DefaultMaxBody, DefaultBodyTimeout, DefaultMaxHeld)
 	}
 	s.changes = changes{s.bodies, s.inFlight}
+	s.calls = grpc.New(grpc.Options{Handler: s.Handler(), Bodies: s.bodies, Version: o.Version.Release, Ready: s.ready, Shut: s.inFlight.Shut()})
 	if s.now == nil {
 		s.now = time.Now
 	}
@@ -287,7 +290,7 @@ func below(r *http.Request) (path string) {
 	return path
 }
 
-// Handler serves every route of the provider.
+// Handler serves every route of the provider, and gRPC.
 func (s *Server) Handler() http.Handler { return http.HandlerFunc(s.serve) }
 
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
@@ -298,6 +301,10 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	escaped := cmp.Or(r.URL.RawPath, r.URL.EscapedPath()) // Functions get the path as it was sent.
 	if strings.HasPrefix(escaped, functionPrefix) {
 		invocations{s}.invoke(w, r, escaped)
+		return
+	}
+	if grpc.IsCall(r) {
+		s.calls.ServeHTTP(w, r)
 		return
 	}
 	defer s.bodies.LimitRest(w, r)

@@ -14,8 +14,11 @@ import (
 
 // Listen returns a listener for an [http.Server] with [WithConn]. Each of its connections is TLS if
 // the client begins so, and plain otherwise: probes and scrapers need no certificates then, and
-// [Guard] answers them little else.
-func (i *Identity) Listen(l net.Listener) net.Listener { return listener{l, i} }
+// [Guard] answers them little else. protocols are those that clients may choose with TLS, in addition to the
+// identity's own, HTTP/1.1. A server that allows "h2" must serve unencrypted HTTP/2: it does not see the TLS.
+func (i *Identity) Listen(l net.Listener, protocols ...string) net.Listener {
+	return listener{l, i, protocols}
+}
 
 // Scheme is how URLs of a server with the identity begin; nil is none.
 func (i *Identity) Scheme() string {
@@ -27,7 +30,8 @@ func (i *Identity) Scheme() string {
 
 type listener struct {
 	net.Listener
-	identity *Identity
+	identity  *Identity
+	protocols []string
 }
 
 // Accept implements net.Listener. The handshake is part of the first read, within the server's
@@ -37,7 +41,7 @@ func (l listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &conn{Conn: c, identity: l.identity}, nil
+	return &conn{Conn: c, identity: l.identity, protocols: l.protocols}, nil
 }
 
 // ListenTo returns a listener whose connections are TLS, to clients with a certificate of a name
@@ -98,6 +102,8 @@ func (c *passing) Read(p []byte) (int, error) {
 type conn struct {
 	net.Conn
 	identity *Identity
+	// protocols are those of Listen.
+	protocols []string
 	// begun is set after the first byte. secure is the connection's TLS, nil if it is plain, and
 	// state that of the finished handshake. with is what it was made with, and set before state.
 	begun  atomic.Bool
@@ -124,7 +130,12 @@ func (c *conn) Read(p []byte) (int, error) {
 		return n, err
 	}
 	c.with = c.identity.current()
-	s := tls.Server(&began{c.Conn, p[:1:1]}, c.with.server)
+	config := c.with.server
+	if len(c.protocols) > 0 {
+		config = config.Clone()
+		config.NextProtos = append(slices.Clone(c.protocols), config.NextProtos...)
+	}
+	s := tls.Server(&began{c.Conn, p[:1:1]}, config)
 	if err := s.Handshake(); err != nil {
 		c.identity.refused(time.Now(), c.RemoteAddr(), err)
 		_ = c.Conn.Close() // What follows is not a request.

@@ -112,7 +112,7 @@ func writeError(w http.ResponseWriter, err error, contentType, text string) int 
 	h["Content-Type"] = []string{contentType}
 	h["X-Content-Type-Options"] = []string{"nosniff"}
 	if after := retryAfter(err, status); after > 0 {
-		h["Retry-After"] = []string{strconv.Itoa(int(math.Ceil(after.Seconds())))}
+		h["Retry-After"] = []string{RetrySeconds(after)}
 	}
 	h["Content-Length"] = []string{strconv.Itoa(len(text))}
 	w.WriteHeader(status)
@@ -120,6 +120,9 @@ func writeError(w http.ResponseWriter, err error, contentType, text string) int 
 	_, _ = io.WriteString(w, text)
 	return status
 }
+
+// RetrySeconds returns a time as the header Retry-After says it.
+func RetrySeconds(after time.Duration) string { return strconv.Itoa(int(math.Ceil(after.Seconds()))) }
 
 // retryAfter returns how long a client should wait before another try, 0 for no header.
 // The header's unit is a second, so that is the shortest time.

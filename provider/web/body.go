@@ -69,12 +69,14 @@ func (s *BodyReader) Held() int64 { return s.held.Held() }
 type Body struct {
 	*BodyBuffer
 	Charge
+	// content is the body if that is not the whole buffer.
+	content []byte
 }
 
 // Content returns the body's bytes, nil if there is no body.
 func (b *Body) Content() []byte {
-	if b.BodyBuffer == nil {
-		return nil
+	if b.content != nil || b.BodyBuffer == nil {
+		return b.content
 	}
 	return b.Bytes
 }
@@ -129,6 +131,9 @@ func (s *BodyReader) read(w http.ResponseWriter, r *http.Request, limit int64, f
 	n := r.ContentLength
 	if n > limit {
 		return Body{}, tooLarge(limit)
+	}
+	if ready, ok := r.Body.(*ReadBody); ok {
+		return ready.hand(s.held.Charge(r, function), head)
 	}
 	b := Body{Charge: s.held.Charge(r, function)}
 	if n == 0 {

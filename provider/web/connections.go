@@ -35,8 +35,12 @@ const (
 type ConnectionOptions struct {
 	// Max is the maximum number of open connections.
 	Max int
-	// MaxHeads is the maximum number of bytes of all heads that have begun and not ended.
+	// MaxHeads is the maximum number of bytes of all heads that have begun and not ended, and of
+	// HTTP/2 streams.
 	MaxHeads int64
+	// AnswerTimeout is how long a client may take nothing of an answer of an HTTP/2 stream; 0 is no
+	// limit. duplex.LimitStalls sees only whole connections.
+	AnswerTimeout time.Duration
 }
 
 // Connections bounds the connections of a server, idle ones and those with unfinished heads
@@ -254,13 +258,16 @@ type connection struct {
 	bounds *Connections
 	holder netip.Addr
 	state  atomic.Int32
+	// streams is the number of handlers of its HTTP/2 streams.
+	streams atomic.Int32
 	// since is the time of the last change to connQuiet or connHead, in ns.
 	since atomic.Int64
 	// idle says that it was idle when it was chosen to be closed.
 	idle bool
 
-	// head is the number of bytes of the unfinished head, charge what they hold. Only the
-	// goroutine that reads uses them, which is the handler's between two heads.
+	// mu guards head, the number of bytes of the unfinished head, and charge, which is what they hold: handlers of
+	// HTTP/2 streams begin while the connection is read.
+	mu     sync.Mutex
 	head   int64
 	charge Charge
 }
@@ -277,7 +284,7 @@ func (c *connection) Read(p []byte) (int, error) {
 	if c.state.Load() == connClosed {
 		return 0, errClosed
 	}
-	if c.head += int64(n); c.head > freeHead && c.count() != nil {
+	if c.count(int64(n)) != nil {
 		c.state.Store(connClosed)
 		c.bounds.closed.WithLabelValues(reasonHeads).Inc()
 		c.finish()
@@ -286,8 +293,13 @@ func (c *connection) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// count charges the head's bytes.
-func (c *connection) count() error {
+// count counts n more bytes of the head, and charges those beyond freeHead.
+func (c *connection) count(n int64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.head += n; c.head <= freeHead {
+		return nil
+	}
 	if c.charge.budget == nil {
 		c.charge = c.bounds.heads.ChargeAddress(c.RemoteAddr().String())
 	}
@@ -296,6 +308,8 @@ func (c *connection) count() error {
 
 // finish gives back what the head holds.
 func (c *connection) finish() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.head = 0
 	if c.charge.held > 0 {
 		c.charge.Release()
@@ -355,7 +369,12 @@ type boundKey struct{}
 func (s *Connections) apply(server *http.Server) {
 	handler := server.Handler
 	server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if c, ok := r.Context().Value(boundKey{}).(*connection); ok {
+		c, _ := r.Context().Value(boundKey{}).(*connection)
+		if r.ProtoMajor == 2 {
+			s.serveStream(w, r, c, handler)
+			return
+		}
+		if c != nil {
 			c.begin()
 		}
 		handler.ServeHTTP(w, r)

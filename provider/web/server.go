@@ -19,15 +19,23 @@ const (
 	// Go's own client close theirs after 90 s. If the provider closed one first, a
 	// request might be on its way over it.
 	idleTime = 3 * time.Minute
+	// maxStreams is the most requests in progress of one HTTP/2 connection. net/http refuses others, and closes
+	// the connection of a client that opens and resets four times as many that have not begun.
+	maxStreams = 256
 )
 
-// NewServer returns an HTTP server that bounds what a connection costs: the time, the size and the
-// fields of a request's head, and the time without a request. bounds bound what the connections
-// of bounds' listeners cost together. Handlers bound bodies with a [BodyReader].
+// NewServer returns a server of HTTP/1 and HTTP/2, with and without TLS, that bounds what a connection
+// costs: the time, the size and the fields of a request's head, the time without a request, and the
+// requests in progress. bounds bound what the connections of bounds' listeners, and their HTTP/2 streams, cost
+// together. Handlers bound bodies with a [BodyReader].
 func NewServer(handler http.Handler, bounds *Connections) *http.Server {
 	server := &http.Server{
 		Handler: boundFields(handler), ReadHeaderTimeout: headTime, IdleTimeout: idleTime, MaxHeaderBytes: MaxHead,
+		Protocols: new(http.Protocols), HTTP2: &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 	}
+	server.Protocols.SetHTTP1(true)
+	server.Protocols.SetHTTP2(true)
+	server.Protocols.SetUnencryptedHTTP2(true)
 	bounds.apply(server)
 	return server
 }

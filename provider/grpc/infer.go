@@ -1,0 +1,212 @@
+package grpc
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/faas-infer/faas-infer/provider/web"
+)
+
+// Triton's parameters of a request in a stream and of its last answer.
+const (
+	wantFinalParameter = "triton_enable_empty_final_response"
+	finalParameter     = "triton_final_response"
+)
+
+// maxPipelined is the most requests of one stream that are in progress. The next ones are not read.
+const maxPipelined = 64
+
+// infer sends one ModelInferRequest to the provider's routes and its answer to send. held holds the message
+// and is freed.
+func (c *call) infer(q *request, held *web.Body, given http.Header, final bool, send func(h http.Header, m *response) error) error {
+	body, head, err := q.body(held.Bytes, held.Take, c.server.options.Bodies.Max)
+	if err != nil {
+		return err
+	}
+	given["Content-Type"] = []string{"application/octet-stream"}
+	given[lengthHeader] = []string{strconv.Itoa(head)}
+	return c.ask(http.MethodPost, q.path(), given, web.NewReadBody(held, body), len(body), func(h http.Header, body []byte) error {
+		m, err := parseResponse(h, body, q.typed(), final)
+		if err != nil {
+			return err
+		}
+		return send(h, m)
+	})
+}
+
+// free gives back what a message holds.
+func free(held *web.Body) {
+	held.Free()
+	held.Release()
+}
+
+func modelInfer(c *call) error {
+	held, message, err := c.receive()
+	if err != nil {
+		return err
+	}
+	defer free(&held)
+	q, err := parseRequest(message)
+	if err != nil {
+		return err
+	}
+	return c.infer(q, &held, c.given, false, func(h http.Header, m *response) error {
+		copyMetadata(c.w.Header(), h)
+		return c.send(m, false)
+	})
+}
+
+// modelStreamInfer answers the requests of a stream in their order, as Triton does. Up to [maxPipelined] of them
+// are in progress, so they can share batches. An answer may be an error; the stream goes on.
+func modelStreamInfer(c *call) error {
+	defer c.unblock()()
+	var answering sync.WaitGroup
+	defer answering.Wait()
+	slots := make(chan struct{}, maxPipelined)
+	turn := make(chan struct{})
+	close(turn)
+	for {
+		slots <- struct{}{} // Each answer gives its slot back, at the latest when the call's context ends.
+		held, message, err := c.next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		before, after := turn, make(chan struct{})
+		turn = after
+		answering.Go(func() {
+			defer func() {
+				<-slots
+				close(after)
+			}()
+			defer free(&held)
+			c.answerOne(&held, message, before)
+		})
+	}
+}
+
+// answerOne answers one request of a stream when those before it are answered.
+func (c *call) answerOne(held *web.Body, message []byte, before <-chan struct{}) {
+	q, err := parseRequest(message)
+	if err == nil {
+		final := false
+		for _, p := range q.parameters {
+			final = final || p.name == wantFinalParameter && string(p.json) == "true"
+		}
+		err = c.infer(q, held, maps.Clone(c.given), final, func(_ http.Header, m *response) error {
+			<-before
+			if err := c.send(m, true); err != nil {
+				return nil // The client is gone.
+			}
+			return c.flush()
+		})
+	}
+	if err == nil {
+		return
+	}
+	<-before
+	m := appendString(nil, 1, statusOf(err).text)
+	_ = c.reply(appendBytes(m, 2, appendString(nil, 3, q.id))) // It fails if the client is gone.
+	_ = c.flush()
+}
+
+// flush sends what is written.
+func (c *call) flush() error { return http.NewResponseController(c.w).Flush() }
+
+// unblock makes reads of the call end with its context, or when the provider shuts down, until stop is called.
+func (c *call) unblock() (stop func()) {
+	stopped := make(chan struct{})
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
+		select {
+		case <-stopped:
+			return
+		case <-c.r.Context().Done():
+		case <-c.server.options.Shut:
+		}
+		_ = http.NewResponseController(c.w).SetReadDeadline(time.Unix(1, 0)) // It fails if the stream is over.
+	})
+	return func() {
+		close(stopped)
+		waiting.Wait()
+	}
+}
+
+// askAbout sends a GET about the model of a message with name and version.
+func (c *call) askAbout(end string, take func(h http.Header, body []byte) error) error {
+	held, message, err := c.receive()
+	if err != nil {
+		return err
+	}
+	defer free(&held)
+	names, err := namesOf(message, 1, 2)
+	if err != nil {
+		return err
+	}
+	if names[0] == "" {
+		return errName
+	}
+	if names[1] != "" {
+		end = "/versions/" + url.PathEscape(names[1]) + end
+	}
+	return c.ask(http.MethodGet, modelPath(names[0], end), c.given, nil, 0, take)
+}
+
+var errName = web.BadRequest(errors.New("name is empty; it must be a function's NAME or NAME.NAMESPACE"))
+
+// modelReady answers false for a function that is not there or not ready, as Triton does.
+func modelReady(c *call) error {
+	ready := true
+	err := c.askAbout("/ready", func(http.Header, []byte) error { return nil })
+	var s *status
+	if errors.As(err, &s) && (s.code == notFound || s.code == unavailable) {
+		ready, err = false, nil
+	}
+	if err != nil {
+		return err
+	}
+	return c.reply(appendNumber(nil, 1, protowire.EncodeBool(ready)))
+}
+
+func modelMetadata(c *call) error {
+	type tensor struct {
+		Name     string  `json:"name"`
+		Datatype string  `json:"datatype"`
+		Shape    []int64 `json:"shape"`
+	}
+	return c.askAbout("", func(h http.Header, body []byte) error {
+		var told struct {
+			Name     string   `json:"name"`
+			Versions []string `json:"versions"`
+			Platform string   `json:"platform"`
+			Inputs   []tensor `json:"inputs"`
+			Outputs  []tensor `json:"outputs"`
+		}
+		if err := json.Unmarshal(body, &told); err != nil {
+			return &status{code: internal, text: "the function's metadata are not those of the Open Inference Protocol: " + err.Error()}
+		}
+		m := appendString(nil, 1, told.Name)
+		for _, version := range told.Versions {
+			m = appendString(m, 2, version)
+		}
+		m = appendString(m, 3, told.Platform)
+		for at, all := range [][]tensor{told.Inputs, told.Outputs} {
+			for _, t := range all {
+				m = appendBytes(m, protowire.Number(4+at), appendShape(appendString(appendString(nil, 1, t.Name), 2, t.Datatype), 3, t.Shape))
+			}
+		}
+		copyMetadata(c.w.Header(), h)
+		return c.reply(m)
+	})
+}

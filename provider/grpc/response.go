@@ -1,0 +1,181 @@
+package grpc
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/faas-infer/faas-infer/model/tensor"
+)
+
+// lengthHeader is the header of the binary tensor extension: the length in bytes of the JSON part.
+const lengthHeader = "Inference-Header-Content-Length"
+
+// answerHead is the JSON part of an inference answer.
+type answerHead struct {
+	Model      string                     `json:"model_name"`
+	Version    string                     `json:"model_version"`
+	ID         string                     `json:"id"`
+	Parameters map[string]json.RawMessage `json:"parameters"`
+	Outputs    []struct {
+		Name       string                     `json:"name"`
+		Datatype   string                     `json:"datatype"`
+		Shape      []int64                    `json:"shape"`
+		Parameters map[string]json.RawMessage `json:"parameters"`
+		Data       json.RawMessage            `json:"data"`
+	} `json:"outputs"`
+}
+
+// response is a ModelInferResponse: head, and raw tensors after it, which alias the answer.
+type response struct {
+	head []byte
+	raw  [][]byte
+}
+
+// size is the length of the message.
+func (r *response) size() int {
+	size := len(r.head)
+	for _, raw := range r.raw {
+		size += protowire.SizeTag(6) + protowire.SizeBytes(len(raw))
+	}
+	return size
+}
+
+// parseResponse reads an inference answer over HTTP. typed: the outputs get typed contents, unless one of them has
+// a datatype without. final adds the parameter with which Triton ends the answers to a request of a stream.
+func parseResponse(h http.Header, body []byte, typed, final bool) (*response, error) {
+	text := body
+	if length := h.Get(lengthHeader); length != "" {
+		n, err := strconv.Atoi(length)
+		if err != nil || n < 0 || n > len(body) {
+			return nil, &status{code: internal, text: "the function's answer has a wrong " + lengthHeader}
+		}
+		text, body = body[:n], body[n:]
+	} else {
+		body = nil
+	}
+	var head answerHead
+	if err := json.Unmarshal(text, &head); err != nil {
+		return nil, &status{code: internal, text: fmt.Sprintf("the function's answer is not one of the Open Inference Protocol: %v", err)}
+	}
+	raw, err := head.tensors(body)
+	if err != nil {
+		return nil, &status{code: internal, text: "the function's answer: " + err.Error()}
+	}
+	return head.message(raw, typed, final), nil
+}
+
+// tensors returns the raw elements of the outputs.
+func (a *answerHead) tensors(binaryPart []byte) ([][]byte, error) {
+	raw := make([][]byte, len(a.Outputs))
+	for i, out := range a.Outputs {
+		size, ok := out.Parameters["binary_data_size"]
+		if !ok {
+			var err error
+			if raw[i], err = rawElements(out.Datatype, out.Data); err != nil {
+				return nil, fmt.Errorf("output %q: %w", out.Name, err)
+			}
+			continue
+		}
+		n, err := strconv.Atoi(string(size))
+		if err != nil || n < 0 || n > len(binaryPart) {
+			return nil, fmt.Errorf("output %q has a wrong binary_data_size", out.Name)
+		}
+		raw[i], binaryPart = binaryPart[:n], binaryPart[n:]
+	}
+	return raw, nil
+}
+
+// message returns the answer as a message.
+func (a *answerHead) message(raw [][]byte, typed, final bool) *response {
+	to := appendString(make([]byte, 0, 256+64*len(a.Outputs)), 1, a.Model)
+	to = appendString(to, 2, a.Version)
+	to = appendString(to, 3, a.ID)
+	to = appendParameterMap(to, 4, a.Parameters)
+	if final {
+		to = appendParameterMap(to, 4, map[string]json.RawMessage{finalParameter: json.RawMessage("true")})
+	}
+	contents := make([][]byte, len(raw))
+	for i := 0; typed && i < len(raw); i++ {
+		contents[i], typed = appendContents(nil, a.Outputs[i].Datatype, raw[i])
+	}
+	for i, out := range a.Outputs {
+		m := appendString(nil, 1, out.Name)
+		m = appendString(m, 2, out.Datatype)
+		m = appendShape(m, 3, out.Shape)
+		m = appendParameterMap(m, 4, out.Parameters)
+		if typed {
+			m = appendBytes(m, 5, contents[i])
+		}
+		to = appendBytes(to, 5, m)
+	}
+	if typed {
+		return &response{head: to}
+	}
+	return &response{to, raw}
+}
+
+// rawElements returns the raw elements of an output's JSON data, flat or nested. Programs answer so that do not know
+// the binary tensor extension.
+func rawElements(datatype string, data []byte) (raw []byte, err error) {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	width := tensor.Type(datatype).Size()
+	for d.More() || d.InputOffset() < int64(len(data)) {
+		token, err := d.Token()
+		if err != nil {
+			return nil, fmt.Errorf("its data cannot be read: %w", err)
+		}
+		switch v := token.(type) {
+		case json.Delim:
+			continue
+		case string:
+			if datatype == "BYTES" {
+				raw = append(binary.LittleEndian.AppendUint32(raw, uint32(len(v))), v...)
+				continue
+			}
+		case bool:
+			if datatype == "BOOL" {
+				raw = append(raw, byte(protowire.EncodeBool(v)))
+				continue
+			}
+		case json.Number:
+			if n, ok := numberBits(datatype, v.String()); ok {
+				raw = append(raw, binary.LittleEndian.AppendUint64(nil, n)[:width]...)
+				continue
+			}
+		}
+		return nil, fmt.Errorf("its data have an element that %s cannot have", datatype)
+	}
+	return raw, nil
+}
+
+// numberBits returns a number's raw element in the low bits.
+func numberBits(datatype, text string) (bits uint64, ok bool) {
+	width := tensor.Type(datatype).Size()
+	var err error
+	switch {
+	case datatype == "FP32":
+		var f float64
+		f, err = strconv.ParseFloat(text, 32)
+		return uint64(math.Float32bits(float32(f))), err == nil
+	case datatype == "FP64":
+		var f float64
+		f, err = strconv.ParseFloat(text, 64)
+		return math.Float64bits(f), err == nil
+	case contentsFields[datatype] == 0 || datatype == "BOOL" || datatype == "BYTES":
+		return 0, false
+	case datatype[0] == 'I':
+		var n int64
+		n, err = strconv.ParseInt(text, 10, 8*width)
+		return uint64(n), err == nil
+	}
+	bits, err = strconv.ParseUint(text, 10, 8*width)
+	return bits, err == nil
+}
