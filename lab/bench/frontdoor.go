@@ -39,7 +39,8 @@ type door struct {
 func (o Frontdoor) doors() []door {
 	return []door{
 		{"envoy", o.Envoy, func(file string) []string {
-			return []string{"-c", file, "--concurrency", fmt.Sprint(runtime.NumCPU()), "--use-dynamic-base-id", "--log-level", "error"}
+			return []string{"-c", file, "--concurrency", fmt.Sprint(runtime.NumCPU()),
+				"--use-dynamic-base-id", "--log-level", "error"}
 		}, envoyConfig},
 		{"haproxy", o.HAProxy, func(file string) []string { return []string{"-db", "-q", "-f", file} }, haproxyConfig},
 	}
@@ -168,7 +169,8 @@ func addDoors(r *report.Report, clients int, ways []*way) {
 	for _, w := range ways {
 		r.Add(fmt.Sprintf("%s.rps_%d", w.name, clients), rig.Median(w.rps), "requests/s", note)
 		if w.pid != 0 {
-			r.Add(fmt.Sprintf("%s.cpu_us_%d", w.name, clients), rig.Median(w.cpu), "µs", "processor time of its process for each request, "+note)
+			r.Add(fmt.Sprintf("%s.cpu_us_%d", w.name, clients), rig.Median(w.cpu), "µs",
+				"processor time of its process for each request, "+note)
 		}
 	}
 	if clients == 1 {
@@ -183,7 +185,8 @@ func addDoors(r *report.Report, clients int, ways []*way) {
 		return
 	}
 	r.Add("ratio.ours_over_direct", rig.Median(pairs(ours.rps, direct.rps, over)), "ratio", note)
-	r.Add("engine_share", rig.Median(pairs(direct.cpu, ours.cpu, func(d, o float64) float64 { return d / (d + o) })), "ratio", "the instance's part of the processor time of both, "+note)
+	share := pairs(direct.cpu, ours.cpu, func(d, o float64) float64 { return d / (d + o) })
+	r.Add("engine_share", rig.Median(share), "ratio", "the instance's part of the processor time of both, "+note)
 	for _, w := range ways[2:] {
 		r.Add("ratio.ours_over_"+w.name, rig.Median(pairs(ours.rps, w.rps, over)), "ratio", note)
 	}
