@@ -67,7 +67,7 @@ func following(o BrokerOptions) ([]jetstream.StreamConfig, error) {
 	states := jetstream.StreamConfig{
 		Name: StateStream, Description: "faas-infer: what became of asynchronous invocations",
 		Subjects: []string{StateSubjects + ">"},
-		Discard: jetstream.DiscardOld, MaxBytes: maxStates, MaxAge: StateAge, MaxMsgsPerSubject: 1, AllowDirect: true,
+		Discard:  jetstream.DiscardOld, MaxBytes: maxStates, MaxAge: StateAge, MaxMsgsPerSubject: 1, AllowDirect: true,
 		Storage: jetstream.FileStorage, Replicas: o.Replicas, Metadata: map[string]string{keyName: hex.EncodeToString(key)},
 	}
 	all := []jetstream.StreamConfig{states}
