@@ -16,7 +16,8 @@ const asyncPrefix = "/async-function/"
 // implements it.
 type Async interface {
 	// Accept answers a request to /async-function/NAME and below: 202 once it is
-	// stored. NAME is the ID of such a request if the method is GET or DELETE. path is the rest of the request's path after NAME, "/" if there is none.
+	// stored. NAME is the ID of such a request if the method is GET or DELETE.
+	// path is the rest of the request's path after NAME, "/" if there is none.
 	// If it returns an error, the caller writes the answer.
 	Accept(w http.ResponseWriter, r *http.Request, name, path string) error
 	// System serves /system/async and below. The caller has authenticated the client.

@@ -22,8 +22,11 @@ import (
 // way is one way to call the instance.
 type way struct {
 	name, url string
-	// p50, p99 and rps hold one figure per round.
-	p50, p99, rps []float64
+	// pid is the process that answers at url, 0 if it is not known.
+	pid int
+	// p50, p99, rps and cpu hold one figure per round. cpu is the processor time of that process for
+	// each request, in µs.
+	p50, p99, rps, cpu []float64
 }
 
 // rounds is how often the ways are measured in turn. The machine's other work then affects
@@ -111,7 +114,7 @@ func start(ctx context.Context, o rig.Options, s *rig.Subject) (ways []*way, sto
 		if err := c.Answers(ctx, url+"/v2/health/ready"); err != nil {
 			return nil, stop, err
 		}
-		ways = append(ways, &way{name: []string{"direct", "provider", "faas_proxy"}[i], url: url + "/"})
+		ways = append(ways, &way{name: []string{"direct", "provider", "faas_proxy"}[i], url: url + "/", pid: c.Process.Pid})
 	}
 	return ways, stop, nil
 }
@@ -138,11 +141,12 @@ func identityTarget(elements int) (load.Target, error) {
 // measureWays measures the ways in turn, in several rounds.
 func measureWays(ctx context.Context, ways []*way, target load.Target, clients int, each time.Duration) error {
 	for _, w := range ways {
-		w.p50, w.p99, w.rps = nil, nil, nil
+		w.p50, w.p99, w.rps, w.cpu = nil, nil, nil, nil
 	}
 	for round := range rounds + 1 {
 		for _, w := range ways {
 			target.Name, target.URL = w.name, w.url
+			before := w.used()
 			result, err := load.RunClosed(ctx, target, clients, each)
 			if err != nil {
 				return err
@@ -156,9 +160,22 @@ func measureWays(ctx context.Context, ways []*way, target load.Target, clients i
 			w.p50 = append(w.p50, rig.Microseconds(result.Latency.P50))
 			w.p99 = append(w.p99, rig.Microseconds(result.Latency.P99))
 			w.rps = append(w.rps, result.Achieved)
+			w.cpu = append(w.cpu, rig.Microseconds(w.used()-before)/float64(max(1, result.Good)))
 		}
 	}
 	return nil
+}
+
+// used returns the processor time that the way's process has used, 0 if that is not known.
+func (w *way) used() time.Duration {
+	if w.pid == 0 {
+		return 0
+	}
+	d, err := rig.ProcessorTime(w.pid)
+	if err != nil {
+		return 0 // It has exited, so its requests fail, too.
+	}
+	return d
 }
 
 // addWays adds the medians over the rounds. Differences and ratios are taken within a

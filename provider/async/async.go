@@ -105,7 +105,7 @@ type Options struct {
 	// their own.
 	Bodies *web.BodyReader
 	// Concurrency, MaxHeld, AckWait and Idle are those of queue.PoolOptions. SpareHeld is
-	// MaxHeld for best-effort requests, a quarter of the default if 0. Ordinary requests have
+	// MaxHeld for best-effort requests and for urgent ones, a quarter of the default if 0. Ordinary requests have
 	// a budget of their own, so these never wait for them.
 	Concurrency        int
 	MaxHeld, SpareHeld int64
@@ -236,7 +236,8 @@ func (q *Queue) Start() error {
 	}
 	q.pool = queue.StartPool(o)
 	// They overtake the others that wait in the stream. Among those in hand, the deadline decides.
-	o.Subject, o.Durable, o.Concurrency, o.MaxHeld = queue.UrgentSubjects, "urgent_", window(q.options.Concurrency), cmp.Or(q.options.SpareHeld, queue.DefaultMaxHeld/4)
+	o.Subject, o.Durable, o.Concurrency = queue.UrgentSubjects, "urgent_", window(q.options.Concurrency)
+	o.MaxHeld = cmp.Or(q.options.SpareHeld, queue.DefaultMaxHeld/4)
 	q.urgentPool = queue.StartPool(o)
 	if q.spare != nil {
 		executor := *q.executor

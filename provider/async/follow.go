@@ -42,7 +42,8 @@ type question struct {
 	Cancel   bool   `json:"cancel,omitempty"`
 }
 
-var errUnknownID = web.Refuse(http.StatusNotFound, "there is no asynchronous request with this ID, or what became of it is forgotten")
+var errUnknownID = web.Refuse(http.StatusNotFound,
+	"there is no asynchronous request with this ID, or what became of it is forgotten")
 
 // serve answers GET and DELETE of single and below. path is what follows the ID.
 func (f *follower) serve(w http.ResponseWriter, r *http.Request, id, path string) error {
@@ -146,7 +147,8 @@ func (f *follower) cancel(ctx context.Context, id string, sequence uint64) (Prog
 		return p, err
 	}
 	p.State, p.Ended, p.Next = Cancelled, time.Now(), time.Time{}
-	err = f.states.put(ctx, record{Progress: p, Sequence: r.Sequence}, jetstream.WithExpectLastSequencePerSubject(r.revision))
+	cancelled := record{Progress: p, Sequence: r.Sequence}
+	err = f.states.put(ctx, cancelled, jetstream.WithExpectLastSequencePerSubject(r.revision))
 	if overtaken(err) {
 		now, _, err := f.recorded(ctx, id, sequence)
 		return now.Progress, err

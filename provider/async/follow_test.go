@@ -455,8 +455,8 @@ func TestNearestDeadlineFirst(t *testing.T) {
 	for i := range 20 {
 		last = append(last, r.send(t, "echo", fmt.Sprint(i)))
 	}
-	r.send(t, "echo", "soon", deadlineHeader, "50s")
-	r.send(t, "echo", "sooner", deadlineHeader, "40s")
+	r.send(t, "echo", "soon", deadlineHeader, "30s")
+	r.send(t, "echo", "sooner", deadlineHeader, "1s")
 	until(t, "the urgent ones are in hand", inHand(window(places)+2))
 	if s, err := r.Status(t.Context()); err != nil || s.Queued != 24 || s.InFlight != places {
 		t.Errorf("%+v %v", s, err)

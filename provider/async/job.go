@@ -27,7 +27,9 @@ func (j *job) follow(ctx context.Context) context.Context {
 		j.id = ""
 		return ctx
 	}
-	ctx, j.held = j.hand.begin(ctx, j.m.Sequence, Progress{ID: j.id, Function: j.name, State: Queued, Attempts: j.m.Deliveries - 1, Queued: j.m.Stored})
+	ctx, j.held = j.hand.begin(ctx, j.m.Sequence, Progress{
+		ID: j.id, Function: j.name, State: Queued, Attempts: j.m.Deliveries - 1, Queued: j.m.Stored,
+	})
 	return ctx
 }
 
@@ -89,7 +91,8 @@ func (j *job) record(ctx context.Context, v queue.Verdict) queue.Verdict {
 		r.Sequence = j.m.Sequence
 	}
 	if err := j.states.put(context.WithoutCancel(ctx), r); err != nil {
-		j.Logger.Warn().Err(err).Str("function", j.name).Msg("cannot store what became of a queued request; who asks for it is told what was known before")
+		j.Logger.Warn().Err(err).Str("function", j.name).
+			Msg("cannot store what became of a queued request; its state stays what was known before")
 	}
 	return v
 }

@@ -111,7 +111,8 @@ func parseDuration(h http.Header, name string, longest time.Duration) (time.Dura
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil || d <= 0 || d > longest {
-		return 0, web.Refuse(http.StatusBadRequest, "the header %s is %q: it must be a duration above 0 and at most %v, for example \"10m\"", name, web.Clip(text), longest)
+		return 0, web.Refuse(http.StatusBadRequest,
+			"the header %s is %q: it must be a duration above 0 and at most %v, for example \"10m\"", name, web.Clip(text), longest)
 	}
 	return d, nil
 }
@@ -185,11 +186,13 @@ func (s *states) result(ctx context.Context, w http.ResponseWriter, p Progress) 
 	case !p.ended():
 		return web.Refuse(http.StatusNotFound, "the request has no result yet: it is %s", p.State)
 	case p.Result == nil:
-		return web.Refuse(http.StatusNotFound, "the request's result was not kept: it did not ask for that with the header %s", keepHeader)
+		return web.Refuse(http.StatusNotFound,
+			"the request's result was not kept: it did not ask for that with the header %s", keepHeader)
 	case p.Result.Problem != "":
 		return web.Refuse(http.StatusNotFound, "the request's result was not kept: %s", p.Result.Problem)
 	case m == nil || !time.Now().Before(p.Result.Until):
-		return web.Refuse(http.StatusNotFound, "the request's result was kept until %s", p.Result.Until.UTC().Format(time.RFC3339))
+		return web.Refuse(http.StatusNotFound, "the request's result was kept until %s",
+			p.Result.Until.UTC().Format(time.RFC3339))
 	}
 	h := w.Header()
 	h.Set("Content-Type", cmp.Or(m.Header.Get("Content-Type"), "application/octet-stream"))

@@ -54,7 +54,8 @@ func newTurns(places int) *turns { return &turns{places: places, by: map[string]
 
 // enter waits until a message may run. Call leave afterwards. It returns false if ctx or draining
 // ends first.
-func (t *turns) enter(ctx context.Context, draining <-chan struct{}, m *queue.Message, deadline time.Time) (leave func(), ok bool) {
+func (t *turns) enter(ctx context.Context, draining <-chan struct{}, m *queue.Message,
+	deadline time.Time) (leave func(), ok bool) {
 	mine := t.join(m.Key, deadline, m.Sequence)
 	leave = func() { t.leave(m.Key) }
 	select {

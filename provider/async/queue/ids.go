@@ -65,14 +65,16 @@ func following(o BrokerOptions) ([]jetstream.StreamConfig, error) {
 		return nil, fmt.Errorf("key of the IDs: %w", err)
 	}
 	states := jetstream.StreamConfig{
-		Name: StateStream, Description: "faas-infer: what became of asynchronous invocations", Subjects: []string{StateSubjects + ">"},
-		Discard: jetstream.DiscardOld, MaxBytes: maxStates, MaxAge: StateAge, MaxMsgsPerSubject: 1, AllowDirect: true,
+		Name: StateStream, Description: "faas-infer: what became of asynchronous invocations",
+		Subjects: []string{StateSubjects + ">"},
+		Discard:  jetstream.DiscardOld, MaxBytes: maxStates, MaxAge: StateAge, MaxMsgsPerSubject: 1, AllowDirect: true,
 		Storage: jetstream.FileStorage, Replicas: o.Replicas, Metadata: map[string]string{keyName: hex.EncodeToString(key)},
 	}
 	all := []jetstream.StreamConfig{states}
 	if o.MaxResults > 0 {
 		results := states
-		results.Name, results.Description, results.Subjects = ResultStream, "faas-infer: results that clients asked to keep", []string{ResultSubjects + ">"}
+		results.Name, results.Description = ResultStream, "faas-infer: results that clients asked to keep"
+		results.Subjects = []string{ResultSubjects + ">"}
 		// A full stream refuses new results: those that it has were promised.
 		results.Discard, results.MaxBytes, results.MaxMsgs = jetstream.DiscardNew, o.MaxResults, o.MaxResultCount
 		// An older server keeps each result for MaxKeep.
@@ -92,7 +94,8 @@ func makeFollowing(ctx context.Context, b *Broker) error {
 		}
 	}
 	if tooLarge(err) {
-		b.log.Warn().Err(err).Msg("the NATS server has no room for the states and results of asynchronous requests: clients cannot ask for them")
+		b.log.Warn().Err(err).
+			Msg("the NATS server has no room for the states and results of asynchronous requests: clients cannot ask for them")
 		return nil
 	}
 	if err != nil {

@@ -59,7 +59,8 @@ const (
 
 func (b *Broker) streams() []jetstream.StreamConfig {
 	work := jetstream.StreamConfig{
-		Name: WorkStream, Description: "faas-infer: asynchronous invocations that wait", Subjects: []string{WorkSubjects + ">", UrgentSubjects + ">", BestEffortSubjects + ">"},
+		Name: WorkStream, Description: "faas-infer: asynchronous invocations that wait",
+		Subjects: []string{WorkSubjects + ">", UrgentSubjects + ">", BestEffortSubjects + ">"},
 		// A message stays in the stream until it is acknowledged.
 		Retention: jetstream.WorkQueuePolicy,
 		// A full stream refuses new messages and keeps the old ones.
