@@ -9,7 +9,7 @@ import (
 // correction is due, corrects the artefacts' times by it. The lock is held.
 func (c *Controller) learn(now time.Time, fn *function) {
 	fn.fallBack()
-	fn.executed = c.options.Replica.Executed(fn.Name, fn.dispatcher.Executed(fn.executed[:0]))
+	fn.executed = fn.replica.Executed(fn.Name, fn.dispatcher.Executed(fn.executed[:0]))
 	if !fn.measured() {
 		return
 	}
