@@ -86,9 +86,10 @@ func (c preparation) begin() {
 	c.fn.abandon = abandon
 	c.fn.again = func() {
 		abandon()
-		same := *knowing(c.finder, c.Function, c.models) // A new pointer: what is left of the abandoned work must not serve.
-		c.Function, c.again, c.fn.wanted, c.lesson = &same, true, &same, nil
-		c.begin()
+		next, same := c, *knowing(c.finder, c.Function, c.models)
+		// A new pointer: what is left of the abandoned work must not serve.
+		next.Function, next.again, next.fn.wanted, next.lesson = &same, true, &same, nil
+		next.begin()
 	}
 	c.arrivals.begin(c.fn)
 	c.keeper.Begin(func() {
