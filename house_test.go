@@ -616,7 +616,6 @@ var crowded = map[string]int{
 	"provider.Server":                  80,
 	"provider/async.Queue":             40,
 	"provider/async/queue.Broker":      30,
-	"provider/control.Controller":      90,
 	"provider/control.function":        70,
 	"provider/control.instance":        40,
 	"provider/deployments.Controller":  40,

@@ -2,65 +2,77 @@ package control
 
 import (
 	"context"
-	"slices"
+	"sync"
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/provider/keeper"
+	"github.com/faas-infer/faas-infer/provider/peer"
 	"github.com/faas-infer/faas-infer/scaling"
-	"github.com/faas-infer/faas-infer/scaling/capacity"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
 // driver carries out the engine's plan, after upToDate has removed what does not fit any more. It
-// passes over instances that are gone. The controller's lock is held.
-type driver struct{ *Controller }
+// passes over instances that are gone. The lock is held during its methods.
+type driver struct {
+	mu        *sync.Mutex
+	keeper    *keeper.Keeper[*instance]
+	functions map[string]*function
+	backend   cluster.Backend
+	replica   *peer.Replica
+	handovers *handovers
+	pairs     *pairs
+	wake      func()
+}
 
-var _ systems.Driver = driver{}
+var _ systems.Driver = (*driver)(nil)
 
 // Stop implements [systems.Driver].
-func (c driver) Stop(s scaling.Stop) {
+func (c *driver) Stop(s scaling.Stop) {
 	switch in, ok := c.keeper.Instance(s.ID); {
 	case !ok:
 	case in.Role == cluster.Shadow:
 		c.pairs.leave(in, string(s.Why))
 	default:
-		if !in.Retiring {
-			in.function.stopped += uint64(in.Config.Members())
-			in.leaves()
-		}
-		c.keeper.Retire(in, string(s.Why))
+		c.handovers.stop(in, string(s.Why))
+	}
+}
+
+// Pair implements [systems.Driver].
+func (c *driver) Pair(p scaling.Pair) {
+	if in, ok := c.keeper.Instance(p.ID); ok && in.Role == cluster.Shadow {
+		c.pairs.pair(in, p.Body)
 	}
 }
 
 // Resize implements [systems.Driver].
-func (c driver) Resize(r scaling.Resize) {
+func (c *driver) Resize(r scaling.Resize) {
 	if in, ok := c.keeper.Instance(r.ID); ok {
 		c.resize(in, r)
 	}
 }
 
 // Park implements [systems.Driver].
-func (c driver) Park(p scaling.Park) {
+func (c *driver) Park(p scaling.Park) {
 	if in, ok := c.keeper.Instance(p.ID); ok {
 		c.park(in)
 	}
 }
 
 // Unpark implements [systems.Driver].
-func (c driver) Unpark(u scaling.Unpark) {
+func (c *driver) Unpark(u scaling.Unpark) {
 	if in, ok := c.keeper.Instance(u.ID); ok {
 		c.unpark(in, u)
 	}
 }
 
 // Start implements [systems.Driver].
-func (c driver) Start(s scaling.Start) { c.start(c.functions[s.Function], s) }
+func (c *driver) Start(s scaling.Start) { c.start(c.functions[s.Function], s) }
 
 // upToDate returns the plan without what no longer fits: starts for functions that were
 // removed or deployed again, or that no longer serve the artefact, unparks of instances that
 // do not wait for one any more, and the stops that only these needed. The lock is held.
-func (c driver) upToDate(plan scaling.Plan) scaling.Plan {
+func (c *driver) upToDate(plan scaling.Plan) scaling.Plan {
 	return plan.Without(func(s scaling.Start) bool {
 		// An instance that was planned for an earlier deployment may not suit this one.
 		fn, ok := c.functions[s.Function]
@@ -72,7 +84,7 @@ func (c driver) upToDate(plan scaling.Plan) scaling.Plan {
 }
 
 // start starts one instance. The lock is held.
-func (c *Controller) start(fn *function, s scaling.Start) {
+func (c *driver) start(fn *function, s scaling.Start) {
 	a := fn.artefact(s.Artefact)
 	if s.Config.GPU == 0 && s.Role == cluster.Body { // A larger batch takes more of a GPU's memory than was planned.
 		s.Config.Batch = max(s.Config.Batch, fn.rules.Limits(fn.Function).Largest(a.candidates))
@@ -91,70 +103,10 @@ func (c *Controller) start(fn *function, s scaling.Start) {
 		spec.Devices = []string{s.Device}
 	}
 	// The plan's configs come from the profile, so adopt finds their times.
-	if in := c.adopt(fn, cluster.Instance{InstanceSpec: spec, State: cluster.Starting, StartedAt: time.Now()}); in != nil {
+	starting := cluster.Instance{InstanceSpec: spec, State: cluster.Starting, StartedAt: time.Now()}
+	if in := c.handovers.adopt(fn, starting); in != nil {
 		c.keeper.Start(in, s.After)
 	}
-}
-
-// adopt adds an instance to its function, or returns nil if the profile does not cover its
-// config. The lock is held.
-func (c *Controller) adopt(fn *function, seen cluster.Instance) *instance {
-	a := fn.artefact(seen.Artefact.Name)
-	if a == nil {
-		return nil
-	}
-	if seen.Role == cluster.Shadow {
-		in := &instance{function: fn, config: seen.Config.String(), origin: seen.Revision}
-		c.keeper.Add(in, &fn.shadows, seen)
-		return in
-	}
-	p := a.on(c.types.kind(seen.Node))
-	table := a.table(p, seen.Config.Batch, capacity.ShareOf(seen.Config))
-	if len(table) == 0 {
-		return nil
-	}
-	in := &instance{function: fn, table: table, times: p.times, config: seen.Config.String(), origin: seen.Revision}
-	in.number = seen.Revision
-	if seen.Model == a.Model {
-		in.accuracy = a.accuracy
-	}
-	c.keeper.Add(in, &fn.Fleet, seen)
-	in.fit()
-	return in
-}
-
-// claim takes over the function's instances that an earlier provider or another replica has
-// started. It needs the profile for their times. The lock is held.
-func (c *Controller) claim(fn *function) {
-	fn.handover.claiming = true
-	defer handovers{c}.claimed(fn)
-	c.keeper.Claim(fn.Name, func(known cluster.Instance) (*instance, string) {
-		if known.Role == cluster.Trial {
-			return nil, leftTrial
-		}
-		in := c.adopt(fn, known)
-		if in == nil && slices.ContainsFunc(fn.unknown, func(m Model) bool { return m.Name == known.Artefact.Name }) {
-			return nil, keeper.Later
-		}
-		if in != nil && in.Role == cluster.Body && in.Paired {
-			in.order, in.tookOver, fn.paired = unknownPair, true, true
-		}
-		if in == nil {
-			return nil, "the profile does not cover its config"
-		}
-		switch a := fn.artefact(in.Artefact.Name); {
-		case in.Model != a.Model || !sameContent(in.Bundle, a.Bundle):
-			// The image's content changed while no provider ran.
-			in.replace()
-			in.times = nil
-		case fn.knows(&in.Instance):
-			in.Revision = fn.Revision
-		}
-		if in.away = in.Parked; in.away {
-			in.idleSince = time.Now()
-		}
-		return in, ""
-	})
 }
 
 // resize changes an instance's CPU quota in the background, and then its times. Until it
@@ -163,7 +115,7 @@ func (c *Controller) claim(fn *function) {
 // the next change is not tried before a pause that grows with each failure. The instance
 // keeps its own batch size, which may be larger than that of the engine's config. An
 // instance that is starting gets the quota when it is ready. The lock is held.
-func (c *Controller) resize(in *instance, r scaling.Resize) {
+func (c *driver) resize(in *instance, r scaling.Resize) {
 	fn, before, next := in.function, in.Config, in.Config
 	next.CPU = r.Config.CPU
 	if starts := in.State == cluster.Starting && !in.Retiring; !starts && !in.serves() || in.previousConfig != nil || time.Now().Before(in.resizeAfter) || next == before || !in.can(next) {
@@ -174,7 +126,7 @@ func (c *Controller) resize(in *instance, r scaling.Resize) {
 	c.keeper.Begin(func() {
 		var err error
 		if in.AwaitReady(c.keeper.Context()) {
-			err = c.options.Backend.Resize(c.keeper.Context(), in.ID, next)
+			err = c.backend.Resize(c.keeper.Context(), in.ID, next)
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -199,24 +151,24 @@ func (c *Controller) resize(in *instance, r scaling.Resize) {
 		in.refit()
 		c.announce(in)
 		fn.recordRatios()
-		c.Wake()
+		c.wake()
 	})
 }
 
 // park takes the CPU and GPU share from an instance in the background, if the instance is
 // still idle. The instance gets no batches from now on. It holds its share until parking is
 // done. The lock is held.
-func (c *Controller) park(in *instance) {
-	since := c.stats(in.function).Instances[in.ID]
+func (c *driver) park(in *instance) {
+	since := statsOf(in.function).Instances[in.ID]
 	if !in.serves() || in.neverPark || in.previousConfig != nil || !in.function.dispatcher.Park(in.ID) {
 		return
 	}
 	in.away, in.idleSince = true, since
 	c.keeper.Begin(func() {
-		released := c.options.Replica.Release(c.keeper.Context(), in.ID)
+		released := c.replica.Release(c.keeper.Context(), in.ID)
 		var err error
 		if released {
-			err = c.options.Backend.Park(c.keeper.Context(), in.ID)
+			err = c.backend.Park(c.keeper.Context(), in.ID)
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -232,14 +184,14 @@ func (c *Controller) park(in *instance) {
 			log.Debug().Msg("parked an instance")
 			in.Parked = true
 		}
-		c.Wake() // Requests may have arrived meanwhile.
+		c.wake() // Requests may have arrived meanwhile.
 	})
 }
 
 // unpark gives a parked instance a share in the background, as soon as the instances whose
 // room it needs are gone, and then makes it serve. It holds its share from now on. If it
 // cannot get the share, it is retired. The lock is held.
-func (c *Controller) unpark(in *instance, x scaling.Unpark) {
+func (c *driver) unpark(in *instance, x scaling.Unpark) {
 	if !in.Parked || in.Retiring {
 		return
 	}
@@ -250,7 +202,7 @@ func (c *Controller) unpark(in *instance, x scaling.Unpark) {
 	in.Parked, in.Config, in.idleSince = false, config, time.Time{}
 	c.keeper.After(in, x.After, func(ctx context.Context, err error) {
 		if err == nil {
-			err = c.options.Backend.Resize(ctx, in.ID, config)
+			err = c.backend.Resize(ctx, in.ID, config)
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -268,14 +220,14 @@ func (c *Controller) unpark(in *instance, x scaling.Unpark) {
 			in.back()
 			c.announce(in)
 		}
-		c.Wake()
+		c.wake()
 	})
 }
 
 // announce tells the other replicas that an instance serves, and with which config. The
 // lock is held.
-func (c *Controller) announce(in *instance) {
+func (c *driver) announce(in *instance) {
 	if in.There() {
-		c.options.Replica.Announce(in.ID, in.Config)
+		c.replica.Announce(in.ID, in.Config)
 	}
 }

@@ -6,6 +6,8 @@ import (
 
 	"github.com/faas-infer/faas-infer/backoff"
 	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/provider/keeper"
+	"github.com/faas-infer/faas-infer/provider/latency"
 )
 
 // arrivalPause is the time between two looks for kinds of GPUs that are new, followLongest the longest
@@ -16,11 +18,22 @@ const (
 )
 
 // arrivals notices what came after a function was prepared: a kind of GPU, with a driver that was loaded
-// late or with a node, and the leadership, as only the leader finds times on GPUs.
-type arrivals struct{ at time.Time }
+// late or with a node, and the leadership, as only the leader finds times on GPUs. Only it changes a
+// function's search.
+type arrivals struct {
+	// devices is nil if no model runs on a GPU.
+	devices   latency.Devices
+	keeper    *keeper.Keeper[*instance]
+	functions map[string]*function
+	trials    *trials
+	// leading reports whether this replica finds times on GPUs.
+	leading func() bool
+	at      time.Time
+}
 
-// search is the latest search for times on GPUs: when it began, the kinds that there were, and whether this replica has led since.
-// If it did not, it looks at next for the times that the leader has found, for the looks-th time.
+// search is the latest search for times on GPUs: when it began, the kinds that there were, and whether this
+// replica has led since. If it did not, it looks at next for the times that the leader has found, for the
+// looks-th time.
 type search struct {
 	begun time.Time
 	kinds []string
@@ -29,16 +42,23 @@ type search struct {
 	next  time.Time
 }
 
+// begin notes that a search for a function's times begins. The lock is held.
+func (a *arrivals) begin(fn *function) {
+	if a.devices != nil {
+		fn.searched = search{begun: time.Now(), kinds: a.devices.Devices(), led: a.leading()}
+	}
+}
+
 // look prepares the functions again whose models may have times on a GPU that they had not when they
 // were prepared. The store has what is known of them, so only times on new GPUs are found. The
 // lock is held.
-func (a *arrivals) look(c *Controller, now time.Time, leading bool) {
-	if c.options.Devices == nil || now.Sub(a.at) < arrivalPause || c.keeper.Ended() {
+func (a *arrivals) look(now time.Time, leading bool) {
+	if a.devices == nil || now.Sub(a.at) < arrivalPause || a.keeper.Ended() {
 		return
 	}
 	a.at = now
-	kinds := c.options.Devices.Devices()
-	for _, fn := range c.functions {
+	kinds := a.devices.Devices()
+	for _, fn := range a.functions {
 		if fn.wanted == nil || fn.wanted.Inference.Device == annotation.DeviceCPU {
 			continue
 		}
@@ -48,8 +68,8 @@ func (a *arrivals) look(c *Controller, now time.Time, leading bool) {
 		switch {
 		case len(fresh) > 0:
 			fn.log.Info().Strs("gpus", fresh).Msg("there is a new kind of GPU; the function's models may run there")
-		case leading && now.Sub(fn.searched.begun) >= trialTime && c.trials.untried(fn): // A GPU may be free now.
-		case len(kinds) == 0 || fn.searched.led || !lackDevice(fn.artefacts) && !(leading && c.trials.take(fn)):
+		case leading && now.Sub(fn.searched.begun) >= trialTime && a.trials.untried(fn): // A GPU may be free now.
+		case len(kinds) == 0 || fn.searched.led || !lackDevice(fn.artefacts) && !(leading && a.trials.take(fn)):
 			continue
 		case leading: // Nobody else finds the times any more.
 		case now.Before(fn.searched.next):
@@ -62,19 +82,16 @@ func (a *arrivals) look(c *Controller, now time.Time, leading bool) {
 	}
 }
 
-// Learned prepares the functions again whose models have no times on some GPU: there are new profiles of
-// operators, from which the times may follow now.
-func (c *Controller) Learned() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.options.Devices == nil || c.keeper.Ended() || len(c.options.Devices.Devices()) == 0 {
+// learned prepares the functions again whose models have no times on some GPU. The lock is held.
+func (a *arrivals) learned() {
+	if a.devices == nil || a.keeper.Ended() || len(a.devices.Devices()) == 0 {
 		return
 	}
-	for _, fn := range c.functions {
+	for _, fn := range a.functions {
 		switch {
 		case fn.wanted == nil || fn.wanted.Inference.Device == annotation.DeviceCPU:
 		case fn.measured() && fn.failed == "" && !lackDevice(fn.artefacts) && leftOut(fn.artefacts) == "":
-		case !c.finder.Leading():
+		case !a.leading():
 			fn.searched.led = false // It looks once it leads.
 		default:
 			fn.again()

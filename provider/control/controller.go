@@ -1,11 +1,14 @@
-// Package control runs the functions that serve models: several times a second it asks the
-// scaling engine what to start and what to retire, and carries that out through a keeper.
-// It keeps each function's artefacts with their profiles, its dispatcher and its instances.
-// The engine decides, not this package. No request passes through it: a request without a
-// ready instance only wakes it. Begin with Controller.scale; act.go carries out the
-// engine's plan, learn.go corrects the models' times, interfere.go relieves
-// instances that others slow down, classes.go sorts requests by what they ask, replicas.go serves a provider with
-// several replicas.
+// Package control runs the functions that serve models: several times a second it asks the scaling engine what
+// to start and what to retire, and carries that out through a keeper. The engine decides, not this package. No
+// request passes through it: a request without a ready instance only wakes it. Begin with Controller.scale in
+// look.go, the loop. function.go and artefact.go hold what a function has. Types that own what they need and
+// share the controller's lock do the work. revisions.go (with prepare.go, improve.go, lesson.go, cut.go) prepares
+// deployments, which deploy.go and check.go accept; trial.go and arrivals.go find times on GPUs. act.go carries
+// out the engine's plan; handover.go takes instances over and decides which revision answers. learn.go, pace.go
+// and steer.go correct times and capacity, interfere.go relieves instances that others slow down, pairs.go and
+// tell.go serve instances with shadows, classes.go and ask.go sort requests by what they ask. replicas.go works
+// with the provider's other replicas, nodes.go sizes the fleet, save.go stores what was learned, and show.go
+// describes it all.
 package control
 
 import (
@@ -16,9 +19,11 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/coldstart"
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/dispatch"
 	"github.com/faas-infer/faas-infer/provider/keeper"
 	"github.com/faas-infer/faas-infer/provider/latency"
 	"github.com/faas-infer/faas-infer/provider/metrics"
@@ -170,24 +175,24 @@ type Controller struct {
 	keeper *keeper.Keeper[*instance]
 	// nodes are the nodes at the latest look, with their free resources.
 	nodes []cluster.Node
-	// shown holds the nodes as the metrics show them, recorded is when the metrics
-	// were last updated.
-	shown    map[string]cluster.Node
-	recorded time.Time
-	saver    saver
+	saver saver
 	// few is fewFunctions, and lookedAt when the functions were last looked at.
 	few      int
 	lookedAt time.Time
-	shares   shares
-	// fleetSize decides how many nodes are wanted.
-	fleetSize fleetSize
-	// arrivals notices new kinds of GPUs; types has the types of the nodes.
-	arrivals arrivals
-	types    paces
-	// interference relieves instances that others slow down.
+	// The rooms own what they need of a controller, and share its lock.
+	peers        peers
+	checks       checks
+	revisions    revisions
+	driver       driver
+	handovers    handovers
+	shares       shares
+	fleetSize    fleetSize
+	arrivals     arrivals
+	types        paces
 	interference interference
 	trials       trials
 	pairs        pairs
+	display      display
 }
 
 // New returns a controller that knows the instances which an earlier provider has left
@@ -195,33 +200,96 @@ type Controller struct {
 func New(ctx context.Context, o Options) (*Controller, error) {
 	c := &Controller{
 		options: o, engine: o.System.Scaler(), rules: latency.Rules{Policy: o.Policy, Scaling: o.System.Settings().Options},
-		functions: map[string]*function{}, shown: map[string]cluster.Node{}, trials: trials{by: o.Trials}, few: fewFunctions,
+		functions: map[string]*function{}, few: fewFunctions,
 	}
 	c.Base = keeper.NewBase(&c.mu, c.functions, o.Metrics, keeper.Answers[*function]{
-		Describe: c.description, Status: func(fn *function) provider.Status { return statusOf(c, fn) }, Release: c.Release,
+		Describe: c.display.description, Status: c.display.status, Release: c.Release,
 	})
-	c.saver = saver{controller: c, records: latency.Records{Corrections: o.Corrections, Histories: o.Histories, Logger: o.Logger}, corrections: time.Now(), histories: time.Now(), most: o.MaxSaves}
-	c.types = paces{yardstick: o.Yardstick, rules: &c.rules, records: &c.saver.records}
 	c.finder = latency.NewFinder(latency.Finder{
-		Models: o.Models, Devices: o.Devices, Profiles: o.Profiles, Rules: c.rules, Predict: o.Predict, Longest: o.Longest, LongestOn: o.LongestOn, Engine: o.Engine, EngineOn: o.EngineOn, Machine: o.Machine, Pace: o.Pace,
+		Models: o.Models, Devices: o.Devices, Profiles: o.Profiles, Rules: c.rules, Predict: o.Predict, Longest: o.Longest,
+		LongestOn: o.LongestOn, Engine: o.Engine, EngineOn: o.EngineOn, Machine: o.Machine, Pace: o.Pace,
 		Leading: o.Replica.Leads, Logger: o.Logger,
 	})
 	var err error
 	c.keeper, err = keeper.New[*instance](ctx, keeper.Options{
-		Backend: o.Backend, Logger: o.Logger, Lock: &c.mu, Wake: c.Wake, StopGrace: o.StopGrace, Replicas: o.Replica, Discover: c.discovered,
+		Backend: o.Backend, Logger: o.Logger, Lock: &c.mu, Wake: c.Wake, StopGrace: o.StopGrace, Replicas: o.Replica,
+		Discover: c.peers.discovered,
 	})
 	if err != nil {
 		return nil, err
 	}
+	setRooms(c, o)
+	o.Replica.Attach(&c.peers)
+	return c, nil
+}
+
+// setRooms gives the rooms of a controller what they need.
+func setRooms(c *Controller, o Options) {
+	c.saver = saver{
+		mu: &c.mu, keeper: c.keeper, functions: c.functions, cold: o.Cold, leads: o.Replica.Leads,
+		records:     latency.Records{Corrections: o.Corrections, Histories: o.Histories, Logger: o.Logger},
+		corrections: time.Now(), histories: time.Now(), most: o.MaxSaves,
+	}
+	c.types = paces{yardstick: o.Yardstick, rules: &c.rules, records: &c.saver.records}
+	c.checks = checks{rules: &c.rules, finder: c.finder, cuttable: o.Cuttable}
+	c.trials = trials{mu: &c.mu, keeper: c.keeper, finder: c.finder, wake: c.Wake, by: o.Trials, eligible: o.Eligible}
+	c.arrivals = arrivals{
+		devices: o.Devices, keeper: c.keeper, functions: c.functions, trials: &c.trials, leading: c.finder.Leading,
+	}
 	c.interference = interference{
 		mu: &c.mu, keeper: c.keeper, wake: c.Wake, led: o.Replica.Led, move: o.Move, eligible: o.Eligible,
 	}
-	c.pairs = pairs{mu: &c.mu, keeper: c.keeper, functions: c.functions, leads: o.Replica.Leads, wake: c.Wake}
+	c.pairs = pairs{
+		mu: &c.mu, keeper: c.keeper, functions: c.functions, leads: o.Replica.Leads, wake: c.Wake, log: o.Logger,
+	}
 	if o.Shadows != nil {
 		c.pairs.shadows = o.Shadows(c.finder)
 	}
-	o.Replica.Attach(c)
-	return c, nil
+	c.handovers = handovers{keeper: c.keeper, types: &c.types, leads: o.Replica.Leads}
+	c.driver = driver{
+		mu: &c.mu, keeper: c.keeper, functions: c.functions, backend: o.Backend, replica: o.Replica,
+		handovers: &c.handovers, pairs: &c.pairs, wake: c.Wake,
+	}
+	c.peers = peers{
+		mu: &c.mu, keeper: c.keeper, functions: c.functions, replica: o.Replica, backend: o.Backend,
+		claim: c.handovers.claim, wake: c.Wake, log: o.Logger,
+	}
+	c.revisions = revisions{
+		mu: &c.mu, keeper: c.keeper, finder: c.finder, rules: &c.rules, records: &c.saver.records, types: &c.types,
+		pairs: &c.pairs, trials: &c.trials, arrivals: &c.arrivals, checks: &c.checks, bundles: o.Bundles,
+		improver: o.Improver, mapped: o.Mapped, engine: o.Engine, coldWait: o.ColdWait,
+		leads: o.Replica.Leads, claim: c.handovers.claim, wake: c.Wake,
+	}
+	c.shares = shares{keeper: c.keeper, cpu: o.CPU}
+	c.fleetSize = fleetSize{functions: c.functions, metrics: o.Metrics, notify: o.NodesWanted}
+	c.display = display{
+		functions: c.functions, finder: c.finder, metrics: o.Metrics, led: o.Replica.Led, shown: map[string]cluster.Node{},
+	}
+}
+
+// newFunction returns a function without instances.
+func (c *Controller) newFunction(f *provider.Function, batches batching.Policy) *function {
+	fn := &function{
+		Function: f, rules: &c.rules, types: &c.types.nodeTypes, replica: c.options.Replica, grace: c.options.StopGrace,
+		log: c.options.Logger.With().Str("function", f.Name).Logger(), parked: -1,
+		activity: systems.NewActivity(time.Now()), hasQueue: c.options.Backlog != nil, number: len(c.functions),
+	}
+	fn.tuned, _ = batches.(*tuned)
+	recorder := c.options.Metrics.Function(f.Name)
+	var hold func(n int64) (release func(), err error)
+	if bodies := c.options.Bodies; bodies != nil {
+		hold = func(n int64) (release func(), err error) { return bodies.HoldAnswer(f.Name, n) }
+	}
+	fn.dispatcher = dispatch.New(dispatch.Options{
+		Policy: batches, SLO: f.Inference.SLO, ColdWait: c.options.ColdWait, QueueLimit: c.options.QueueLimit,
+		Recorder: recorder, OnCold: func() { c.options.Replica.WakeLeader(c.Wake) }, OnLost: c.keeper.Lost,
+		OnSuspect: c.keeper.Suspect, Dial: c.options.Dial, Once: f.Inference.Once, Hold: hold,
+	})
+	fn.Fleet = keeper.NewFleet[*instance](fn.dispatcher, recorder)
+	fn.shadows = keeper.NewFleet[*instance](fn.dispatcher, recorder)
+	fn.trials = keeper.NewFleet[*instance](fn.dispatcher, recorder)
+	fn.classing = newClassing(fn)
+	return fn
 }
 
 // Run follows the backend's events and asks the engine every tick, and at once after an
@@ -243,6 +311,14 @@ func (c *Controller) rest(took time.Duration) time.Duration {
 		return max(c.options.Tick, 19*took)
 	}
 	return keeper.Rest(took, c.options.Tick)
+}
+
+// Learned prepares the functions again whose models have no times on some GPU: there are new profiles of
+// operators, from which the times may follow now.
+func (c *Controller) Learned() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.arrivals.learned()
 }
 
 // Close stops every instance and waits until all are gone; it kills those that remain when

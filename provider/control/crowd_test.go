@@ -60,7 +60,7 @@ func TestLoadingWithoutTheWaitForRoom(t *testing.T) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		fn, id := r.functions[full("g")], r.only().ID
-		got := fn.Instances[id].running(time.Now(), r.stats(fn)).Loading
+		got := fn.Instances[id].running(time.Now(), statsOf(fn)).Loading
 		if r.backend.asked() != 2 || got != coldStart {
 			t.Errorf("the second of %d instances took %v to load, of which the backend took %v", r.backend.asked(), got, coldStart)
 		}

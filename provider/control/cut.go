@@ -2,8 +2,6 @@ package control
 
 import (
 	"cmp"
-	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,9 +10,6 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/profiler"
-	"github.com/faas-infer/faas-infer/provider"
-	"github.com/faas-infer/faas-infer/provider/annotation"
-	"github.com/faas-infer/faas-infer/provider/latency"
 	"github.com/faas-infer/faas-infer/scaling"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
@@ -159,7 +154,7 @@ func (q *quickest) replaces(in *instance) bool {
 // raiseAll gives the instances of functions that shall answer as fast as possible the share with
 // which they do, as soon as their nodes have room: while instances of another artefact hold it,
 // they start with less. It sets the free resources of nodes: the plan has taken some.
-func (c driver) raiseAll(nodes []cluster.Node) {
+func (c *driver) raiseAll(nodes []cluster.Node) {
 	var free map[string]cluster.Resources
 	for _, fn := range c.functions {
 		if fn.quick.cpu == 0 {
@@ -174,7 +169,7 @@ func (c driver) raiseAll(nodes []cluster.Node) {
 }
 
 // raise is raiseAll for a function. It returns what is left of the nodes' free resources.
-func (c driver) raise(fn *function, free map[string]cluster.Resources) map[string]cluster.Resources {
+func (c *driver) raise(fn *function, free map[string]cluster.Resources) map[string]cluster.Resources {
 	for _, in := range fn.Sorted() {
 		if !in.serves() || !fn.quick.is(in) || in.Config.CPU >= fn.quick.cpu {
 			continue
@@ -192,27 +187,6 @@ func (c driver) raise(fn *function, free map[string]cluster.Resources) map[strin
 	return free
 }
 
-// repairParts prepares the parts of a function's plans again if they are damaged, which its instances may
-// have exited for. It looks after each failure. The lock is held.
-func (c driver) repairParts(fn *function) {
-	after := fn.Failures.Count
-	if after == fn.partsCheckedAt {
-		return
-	}
-	fn.partsCheckedAt = after
-	for _, a := range fn.artefacts {
-		if a.cut == nil || after == 0 {
-			continue
-		}
-		f := fn.Function
-		c.keeper.Begin(func() {
-			if _, err := c.finder.Ready(c.keeper.Context(), f, a.file); err != nil && c.keeper.Context().Err() == nil {
-				fn.log.Error().Err(err).Str("plan", a.Name).Msg("cannot prepare the parts of the model")
-			}
-		})
-	}
-}
-
 // holdable reports whether the nodes could hold an instance if they were empty.
 func holdable(c cluster.Config, nodes []cluster.Node) bool {
 	each, n := c.Each(), c.Members()
@@ -225,43 +199,6 @@ func holdable(c cluster.Config, nodes []cluster.Node) bool {
 		}
 	}
 	return n == 0
-}
-
-// limitsMemory is the key of refusals of models that are too large for an instance.
-const limitsMemory = "limits.memory"
-
-// suggestion adds to refusals of models that may not be cut whether cutting would help.
-// Cuttable is that of [Options].
-type suggestion struct {
-	cuttable func(ctx context.Context, f *provider.Function) []Model
-	rules    *latency.Rules
-}
-
-// to returns the error with the suggestion.
-func (s suggestion) to(ctx context.Context, f *provider.Function, err error) error {
-	var why *annotation.Error
-	if s.cuttable == nil || f.Inference.Partition != "" || !errors.As(err, &why) || !latency.TooSlow(why) && why.Key != limitsMemory {
-		return err
-	}
-	var way string
-	for _, m := range s.cuttable(ctx, f) {
-		candidates := s.rules.Promised(f, m.Profile)
-		if m.Accuracy < f.Inference.Accuracy || s.rules.Hopeless(f, candidates) != nil {
-			continue
-		}
-		best := capacity.Fastest(candidates)
-		each := best.Config.Share()
-		way = fmt.Sprintf("%s: %s would serve it with %d instances of %dm and %d MiB in %v", annotation.InferPartition, annotation.PartitionAuto,
-			best.Config.Members(), each.Quota(), each.Memory>>20, best.Exec.Round(time.Millisecond/10))
-		break
-	}
-	if way == "" {
-		return err
-	}
-	better := *why
-	better.Why += "; " + way
-	better.Example = ""
-	return &better
 }
 
 // beingPlanned says that a function has no plan yet.

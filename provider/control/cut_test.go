@@ -371,7 +371,7 @@ func TestRaisingTakesNoMoreThanIsFree(t *testing.T) {
 			fn := r.functions[full("f")]
 			fn.quick = quickest{cpu: 2000}
 			nodes := []cluster.Node{{Name: fn.Sorted()[0].Node, Total: cluster.Resources{CPU: total, Memory: 1 << 40}}}
-			driver{r.Controller}.raiseAll(nodes)
+			r.driver.raiseAll(nodes)
 			raised := 0
 			for _, in := range fn.Sorted() {
 				if in.Config.CPU == 2000 {

@@ -35,15 +35,9 @@ type function struct {
 	paired  bool
 	// trials measure its models, and get no requests either.
 	trials keeper.Fleet[*instance]
-	// wanted is the latest deployment, nil once the function is removed, and bundle its bundle. abandon
-	// ends its preparation.
-	wanted  *provider.Function
-	bundle  string
-	abandon context.CancelFunc
-	// again prepares it once more, for GPUs that searched does not know.
-	again    func()
+	wanting
+	served
 	searched search
-	making   making
 	rules    *latency.Rules
 	types    *nodeTypes
 	replica  *peer.Replica
@@ -66,22 +60,11 @@ type function struct {
 	number int
 	rest   rest
 
-	// artefacts are what its instances load; none until the model's times are known.
-	// artefacts, secrets and values belong to the revision in Function.
-	artefacts []*artefact
-	// unknown are its models whose times are not known yet.
-	unknown []Model
-	// secrets are the paths of the function's secret files, by secret name; values
-	// changes when a secret is replaced.
-	secrets map[string]string
-	values  string
 	// fallsBack: no instance is fast enough by its corrected times, so those that are
 	// too slow serve.
 	fallsBack bool
 	// quick is what answers fastest, as far as that is asked.
 	quick quickest
-	// planning: it is being planned how to cut the models of the wanted revision.
-	planning bool
 	// partsCheckedAt is the number of failures in a row after which its parts were looked at last.
 	partsCheckedAt int
 	// steering adapts the capacity to the share of requests that miss the objective.
@@ -92,14 +75,11 @@ type function struct {
 	// got none because the times are not known or starts pause after a failure.
 	planned uint64
 
-	// failed is why wanted cannot be served, ineligible why no node is eligible for its
-	// instances, refusing which of them refuse them now; "" if there is no problem.
-	failed, ineligible, refusing string
+	// ineligible is why no node is eligible for its instances, refusing which of them refuse them now; "" if
+	// there is no problem.
+	ineligible, refusing string
 	// fixed is why an instance's quota could not be changed last.
 	fixed string
-	// unregistered is why there are no generated variants of its models, "" if there is no
-	// problem.
-	unregistered string
 	// warned is when the controller last logged that there are too few instances, and
 	// replacedAt when it last had an instance replaced because of interference.
 	warned, replacedAt time.Time
@@ -123,23 +103,32 @@ type function struct {
 	keptHistory kept
 }
 
-func (c *Controller) newFunction(f *provider.Function, batches batching.Policy) *function {
-	fn := &function{Function: f, rules: &c.rules, types: &c.types.nodeTypes, replica: c.options.Replica, grace: c.options.StopGrace, log: c.options.Logger.With().Str("function", f.Name).Logger(), parked: -1, activity: systems.NewActivity(time.Now()), hasQueue: c.options.Backlog != nil, number: len(c.functions)}
-	fn.tuned, _ = batches.(*tuned)
-	recorder := c.options.Metrics.Function(f.Name)
-	var hold func(n int64) (release func(), err error)
-	if bodies := c.options.Bodies; bodies != nil {
-		hold = func(n int64) (release func(), err error) { return bodies.HoldAnswer(f.Name, n) }
-	}
-	fn.dispatcher = dispatch.New(dispatch.Options{
-		Policy: batches, SLO: f.Inference.SLO, ColdWait: c.options.ColdWait, QueueLimit: c.options.QueueLimit,
-		Recorder: recorder, OnCold: func() { c.options.Replica.WakeLeader(c.Wake) }, OnLost: c.keeper.Lost, OnSuspect: c.keeper.Suspect, Dial: c.options.Dial, Once: f.Inference.Once, Hold: hold,
-	})
-	fn.Fleet = keeper.NewFleet[*instance](fn.dispatcher, recorder)
-	fn.shadows = keeper.NewFleet[*instance](fn.dispatcher, recorder)
-	fn.trials = keeper.NewFleet[*instance](fn.dispatcher, recorder)
-	fn.classing = newClassing(fn)
-	return fn
+// wanting is the latest deployment of a function. Only revisions changes it.
+type wanting struct {
+	// wanted is the deployment, nil once the function is removed, and bundle its bundle. abandon ends its
+	// preparation, and again prepares it once more, for GPUs that were not searched.
+	wanted  *provider.Function
+	bundle  string
+	abandon context.CancelFunc
+	again   func()
+	making  making
+	// planning: it is being planned how to cut its models.
+	planning bool
+	// failed is why it cannot be served, unregistered why there are no generated variants of its models, "" if
+	// there is no problem.
+	failed, unregistered string
+}
+
+// served is what belongs to the served revision of a function beside the deployment. Only revisions changes it.
+type served struct {
+	// artefacts are what its instances load; none until the model's times are known.
+	artefacts []*artefact
+	// unknown are its models whose times are not known yet.
+	unknown []Model
+	// secrets are the paths of the function's secret files, by secret name; values changes when a secret is
+	// replaced.
+	secrets map[string]string
+	values  string
 }
 
 // policy makes the batching policy of a function.

@@ -3,15 +3,18 @@ package control
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/provider/dispatch"
 	"github.com/faas-infer/faas-infer/provider/keeper"
 	"github.com/faas-infer/faas-infer/scaling"
+	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
 
 // This file decides which revision of a function answers while a deployment replaces instances: the
-// earlier one, until the new one can carry its load; from then on only the new one.
+// earlier one, until the new one can carry its load; from then on only the new one. It takes over the
+// instances that others have started.
 
 // handover is what a function knows of that.
 type handover struct {
@@ -24,7 +27,12 @@ type handover struct {
 }
 
 // handovers decides about them.
-type handovers struct{ *Controller }
+type handovers struct {
+	keeper *keeper.Keeper[*instance]
+	types  *paces
+	// leads reports whether this replica starts and stops instances.
+	leads func() bool
+}
 
 // latest is the number of the revision that answers, or takes over.
 func latest(fn *function) uint64 { return max(fn.Revision, fn.handover.seen) }
@@ -117,7 +125,7 @@ func revise(fn *function) {
 
 // decide lets the served revision take over if its instances carry what the earlier ones do, or
 // if those answer no more. The lock is held.
-func (c handovers) decide(fn *function) {
+func (c *handovers) decide(fn *function) {
 	seen := fn.handover.seen
 	there := func(in *instance) bool { return in.number == seen }
 	if seen > fn.Revision && !slices.ContainsFunc(fn.Sorted(), there) {
@@ -147,13 +155,22 @@ func (c handovers) decide(fn *function) {
 }
 
 // supersede makes an instance of an earlier revision answer no more. The leader stops it.
-func (c handovers) supersede(in *instance) {
+func (c *handovers) supersede(in *instance) {
 	done, cancel := context.WithCancel(c.keeper.Context())
 	cancel()
 	_ = in.function.dispatcher.Drain(done, in.ID) // done has ended, so Drain does not wait: the keeper does.
-	if c.options.Replica.Leads() {
-		driver{c.Controller}.Stop(scaling.Stop{ID: in.ID, Why: scaling.Superseded})
+	if c.leads() {
+		c.stop(in, string(scaling.Superseded))
 	}
+}
+
+// stop retires an instance that may answer requests. The lock is held.
+func (c *handovers) stop(in *instance, why string) {
+	if !in.Retiring {
+		in.function.stopped += uint64(in.Config.Members())
+		in.leaves()
+	}
+	c.keeper.Retire(in, why)
 }
 
 // leaves makes requests wait for the new revision, as for a first instance, if an instance of an earlier
@@ -164,9 +181,70 @@ func (in *instance) leaves() {
 	}
 }
 
+// adopt adds an instance to its function, or returns nil if the profile does not cover its
+// config. The lock is held.
+func (c *handovers) adopt(fn *function, seen cluster.Instance) *instance {
+	a := fn.artefact(seen.Artefact.Name)
+	if a == nil {
+		return nil
+	}
+	if seen.Role == cluster.Shadow {
+		in := &instance{function: fn, config: seen.Config.String(), origin: seen.Revision}
+		c.keeper.Add(in, &fn.shadows, seen)
+		return in
+	}
+	p := a.on(c.types.kind(seen.Node))
+	table := a.table(p, seen.Config.Batch, capacity.ShareOf(seen.Config))
+	if len(table) == 0 {
+		return nil
+	}
+	in := &instance{function: fn, table: table, times: p.times, config: seen.Config.String(), origin: seen.Revision}
+	in.number = seen.Revision
+	if seen.Model == a.Model {
+		in.accuracy = a.accuracy
+	}
+	c.keeper.Add(in, &fn.Fleet, seen)
+	in.fit()
+	return in
+}
+
+// claim takes over the function's instances that an earlier provider or another replica has
+// started. It needs the profile for their times. The lock is held.
+func (c *handovers) claim(fn *function) {
+	fn.handover.claiming = true
+	defer c.claimed(fn)
+	c.keeper.Claim(fn.Name, func(known cluster.Instance) (*instance, string) {
+		if known.Role == cluster.Trial {
+			return nil, leftTrial
+		}
+		in := c.adopt(fn, known)
+		if in == nil && slices.ContainsFunc(fn.unknown, func(m Model) bool { return m.Name == known.Artefact.Name }) {
+			return nil, keeper.Later
+		}
+		if in != nil && in.Role == cluster.Body && in.Paired {
+			in.order, in.tookOver, fn.paired = unknownPair, true, true
+		}
+		if in == nil {
+			return nil, "the profile does not cover its config"
+		}
+		switch a := fn.artefact(in.Artefact.Name); {
+		case in.Model != a.Model || !sameContent(in.Bundle, a.Bundle):
+			// The image's content changed while no provider ran.
+			in.replace()
+			in.times = nil
+		case fn.knows(&in.Instance):
+			in.Revision = fn.Revision
+		}
+		if in.away = in.Parked; in.away {
+			in.idleSince = time.Now()
+		}
+		return in, ""
+	})
+}
+
 // claimed decides which revision answers after instances of a function were taken over. An earlier
 // provider would have decided the same.
-func (c handovers) claimed(fn *function) {
+func (c *handovers) claimed(fn *function) {
 	fn.handover.claiming = false
 	if !fn.handover.over {
 		ready, earlier := 0.0, 0.0

@@ -21,11 +21,11 @@ type making struct {
 }
 
 // improvement identifies what is made for a function beside the models of its bundle, "" for nothing.
-func (o *Options) improvement(f *provider.Function, bundle string) string {
-	if o.Improver == nil {
+func improvement(by Improver, f *provider.Function, bundle string) string {
+	if by == nil {
 		return ""
 	}
-	return o.Improver.Wanted(f, bundle)
+	return by.Wanted(f, bundle)
 }
 
 // of returns the context for calls that make something.
@@ -70,7 +70,7 @@ func (c *preparation) improve(ctx context.Context) {
 		}
 		retry := backoff.Pause(n, generatePause, generateLongest)
 		c.fn.log.Error().Err(err).Dur("retry_ms", retry).Msg("make variants of the model")
-		c.divide(ctx) // What failed before may work by now.
+		c.pairs.divide(ctx, c.fn, c.Function, c.models) // What failed before may work by now.
 		if !backoff.Wait(ctx, retry) {
 			return
 		}
@@ -94,14 +94,14 @@ func (c *preparation) improveOnce(ctx context.Context) error {
 		return err
 	}
 	c.cutting = false
-	_, models, err := c.options.Bundles.Models(ctx, c.Function)
+	_, models, err := c.bundles.Models(ctx, c.Function)
 	if err == nil && slices.Equal(models, c.models) {
 		c.serve(true)
 	}
 	if err != nil || slices.Equal(models, c.models) {
 		return err
 	}
-	if _, _, err := c.check(ctx, c.Function, models); err != nil {
+	if _, _, err := c.checks.check(ctx, c.Function, models); err != nil {
 		return err
 	}
 	var fresh []*task
@@ -113,14 +113,14 @@ func (c *preparation) improveOnce(ctx context.Context) error {
 	return nil
 }
 
-// makeMore calls Options.Improver. When ctx ends because of a later deployment, the call goes on until that
+// makeMore calls the improver. When ctx ends because of a later deployment, the call goes on until that
 // makes no use of it.
 func (c preparation) makeMore(ctx context.Context) error {
 	done := make(chan error, 1)
 	c.mu.Lock()
 	if ctx.Err() == nil { // A deployment and a removal end ctx under the lock.
-		lasting := c.fn.making.of(c.keeper.Context(), c.options.improvement(c.Function, c.bundle))
-		c.keeper.Begin(func() { done <- c.options.Improver.Improve(lasting, c.Function) })
+		lasting := c.fn.making.of(c.keeper.Context(), improvement(c.improver, c.Function, c.bundle))
+		c.keeper.Begin(func() { done <- c.improver.Improve(lasting, c.Function) })
 	}
 	c.mu.Unlock()
 	select {

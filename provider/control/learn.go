@@ -6,10 +6,11 @@ import (
 )
 
 // learn reads what the function's instances have executed since the last look and, when a
-// correction is due, corrects the artefacts' times by it. The lock is held.
-func (c *Controller) learn(now time.Time, fn *function) {
+// correction is due, corrects the artefacts' times by it. movable reports whether an instance may be moved away
+// from what interferes with it. The lock is held.
+func learn(now time.Time, fn *function, movable func(*instance) bool) {
 	fn.fallBack()
-	fn.executed = c.options.Replica.Executed(fn.Name, fn.dispatcher.Executed(fn.executed[:0]))
+	fn.executed = fn.replica.Executed(fn.Name, fn.dispatcher.Executed(fn.executed[:0]))
 	if !fn.measured() {
 		return
 	}
@@ -19,7 +20,7 @@ func (c *Controller) learn(now time.Time, fn *function) {
 			in.executedAsPair(now, e)
 		} else if ok && in.sameShare(now) {
 			if p := in.pace(); p != nil {
-				in.executed(p, e, c.interference.movable(in))
+				in.executed(p, e, movable(in))
 			}
 		}
 	}

@@ -126,7 +126,7 @@ func learns(f *provider.Function) bool { return latency.SizesOf(f).Shapes == "" 
 // that were tried. The lock is held.
 func (c preparation) openLesson(file, why string) *lesson {
 	fn := c.fn
-	l := &lesson{coldWait: c.options.ColdWait, beside: fn.measured()}
+	l := &lesson{coldWait: c.coldWait, beside: fn.measured()}
 	l.begin = func(work func(ctx context.Context)) { c.keeper.Begin(func() { work(c.keeper.Context()) }) }
 	l.try = func(ctx context.Context, r *frame.Request) error {
 		shapes, err := c.finder.Learn(ctx, c.Function, file, r)
@@ -169,12 +169,12 @@ func (c preparation) taught(l *lesson) {
 }
 
 // knowing returns a function with what a request has taught of its models, if its deployment states no sizes.
-func (c *Controller) knowing(f *provider.Function, models []Model) *provider.Function {
+func knowing(finder *latency.Finder, f *provider.Function, models []Model) *provider.Function {
 	if !learns(f) {
 		return f
 	}
 	for _, m := range models {
-		if shapes := latency.Learnt(c.finder, m.File); shapes != "" {
+		if shapes := latency.Learnt(finder, m.File); shapes != "" {
 			same := *f
 			same.Learnt = shapes
 			return &same

@@ -30,7 +30,7 @@ func (c *Controller) scale(now time.Time) time.Duration {
 	if c.keeper.Ended() || c.keeper.Blind(err) {
 		return c.options.Tick
 	}
-	leading := c.turn()
+	leading := c.peers.turn()
 	functions, busy := c.lookAll(now, leading, nodes)
 	plan := c.engine.Scale(now, functions, nodes)
 	return c.carryOut(now, leading, plan, functions, nodes, busy)
@@ -43,7 +43,7 @@ func (c *Controller) lookAll(now time.Time, leading bool, nodes []cluster.Node) 
 	news := c.options.Replica.Listen(now)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.takeNews(news)
+	c.peers.takeNews(news)
 	if leading {
 		c.keeper.StopUnclaimed(now, func(name string) bool { return c.functions[name] != nil })
 	}
@@ -53,16 +53,16 @@ func (c *Controller) lookAll(now time.Time, leading bool, nodes []cluster.Node) 
 	if c.types.pace(now) || changed {
 		c.types.retype(c.functions)
 	}
-	c.arrivals.look(c, now, leading)
+	c.arrivals.look(now, leading)
 	functions = c.seen[:0]
 	for _, fn := range sorted(c) {
-		handovers{c}.decide(fn)
+		c.handovers.decide(fn)
 		busy = busy || fn.Failures.Pausing(now) || fn.shadows.Failures.Pausing(now)
 		functions = append(functions, examined(c, now, fn, leading))
 	}
 	c.lookedAt, c.seen = now, functions
 	c.pairs.unwanted()
-	c.fleetSize.look(c, now, leading, functions)
+	c.fleetSize.look(now, leading, functions, nodes)
 	return functions, busy
 }
 
@@ -84,17 +84,17 @@ func (c *Controller) carryOut(now time.Time, leading bool, plan scaling.Plan, fu
 	defer c.mu.Unlock()
 	var do systems.Driver
 	if leading {
-		do = driver{c}
+		do = &c.driver
 	}
-	plan = driver{c}.upToDate(plan)
+	plan = c.driver.upToDate(plan)
 	next := systems.CarryOut(plan, functions, c.options.Tick, busy, do)
 	for _, fn := range c.functions {
-		handovers{c}.decide(fn) // The plan may have stopped the last earlier instances.
+		c.handovers.decide(fn) // The plan may have stopped the last earlier instances.
 	}
 	if leading {
-		driver{c}.raiseAll(nodes)
+		c.driver.raiseAll(nodes)
 	}
-	c.trials.place(c.keeper, leading, nodes)
+	c.trials.place(leading, nodes)
 	for _, x := range plan.Carried {
 		if fn, ok := c.functions[x.Function]; ok {
 			fn.carried = x.Over
@@ -105,11 +105,8 @@ func (c *Controller) carryOut(now time.Time, leading bool, plan scaling.Plan, fu
 			dispatch.Starts(fn.dispatcher, !steady(fn), fn.carried < 1)
 		}
 	}
-	c.explain(now, plan)
-	if now.Sub(c.recorded) >= time.Duration(len(c.keeper.Instances()))*recordPause {
-		c.record(nodes)
-		c.recorded = now
-	}
+	c.display.explain(now, plan, nodes)
+	c.display.record(now, nodes, time.Duration(len(c.keeper.Instances()))*recordPause)
 	return next
 }
 
@@ -130,11 +127,28 @@ func steady(fn *function) bool {
 	return serves
 }
 
+// examined returns a function as the engine sees it: as before if it rests.
+func examined(c *Controller, now time.Time, fn *function, leads bool) scaling.Function {
+	set := restSettings{fn.Function, fn.replicas, fn.scaledToZero, leads}
+	if !fn.rest.until.IsZero() {
+		if set == fn.rest.restSettings && fn.rest.lasts(now, fn) {
+			return fn.rest.seen
+		}
+		fn.activity.Still(c.lookedAt) // The rate of new requests counts from then.
+	}
+	f := c.look(now, fn)
+	if fn.rest = (rest{}); len(c.functions) > c.few && rests(fn, &f) {
+		set.replicas, set.scaledToZero = fn.replicas, fn.scaledToZero // A request may have changed them.
+		fn.rest = rest{f, fn.stats.Arrivals, set, restUntil(now, fn, &f)}
+	}
+	return f
+}
+
 // look returns a function as the engine sees it.
 func (c *Controller) look(now time.Time, fn *function) scaling.Function {
-	c.learn(now, fn)
-	driver{c}.repairParts(fn)
-	stats := c.stats(fn)
+	learn(now, fn, c.interference.movable)
+	c.revisions.repairParts(fn)
+	stats := statsOf(fn)
 	fn.offer()
 	f := scaling.Function{
 		Name: fn.Name, Revision: fn.Revision, Percentile: fn.Inference.Percentile, Queue: fn.queue(),

@@ -3,9 +3,11 @@ package control
 import (
 	"fmt"
 
+	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/model/cut"
 	"github.com/faas-infer/faas-infer/profiler"
+	"github.com/faas-infer/faas-infer/provider"
 )
 
 // Model is a model that a function's instances may load: its only one, or a variant.
@@ -24,6 +26,16 @@ type Model struct {
 	From    string
 	Plan    *cut.Plan
 	Profile *profiler.Profile
+}
+
+// revision is a deployment that is being prepared.
+type revision struct {
+	*provider.Function
+	bundle  string
+	models  []Model
+	secrets map[string]string
+	values  string
+	policy  batching.Policy
 }
 
 // named adds a variant's name to an error about its model.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/provider/metrics"
 	"github.com/faas-infer/faas-infer/scaling"
 	"github.com/faas-infer/faas-infer/scaling/nodes"
 	"github.com/faas-infer/faas-infer/variant"
@@ -15,6 +16,10 @@ const nodesPeriod = 2 * time.Second
 
 // fleetSize asks how many nodes there should be, and passes the answer on.
 type fleetSize struct {
+	functions map[string]*function
+	metrics   *metrics.Metrics
+	// notify is Options.NodesWanted.
+	notify func([]nodes.Wanted)
 	// scaler is nil while another replica leads.
 	scaler *nodes.Scaler
 	at     time.Time
@@ -24,12 +29,12 @@ type fleetSize struct {
 
 // look decides if it is time. It forgets everything while another replica leads: the metric must
 // have one source. The lock is held.
-func (s *fleetSize) look(c *Controller, now time.Time, leading bool, functions []scaling.Function) {
+func (s *fleetSize) look(now time.Time, leading bool, functions []scaling.Function, all []cluster.Node) {
 	switch {
 	case !leading && s.scaler != nil:
 		s.scaler, s.drain = nil, nil
-		c.options.Metrics.HideNodesWanted()
-		s.tell(c, nil)
+		s.metrics.HideNodesWanted()
+		s.tell(nil)
 		return
 	case !leading || now.Sub(s.at) < nodesPeriod:
 		return
@@ -37,20 +42,20 @@ func (s *fleetSize) look(c *Controller, now time.Time, leading bool, functions [
 		s.scaler = nodes.New(nodes.Default())
 	}
 	s.at = now
-	wanted := s.scaler.Look(now, c.fleetNodes(functions))
+	wanted := s.scaler.Look(now, s.nodes(functions, all))
 	for _, w := range wanted {
-		c.options.Metrics.SetNodesWanted(string(w.Kind), w.Count)
+		s.metrics.SetNodesWanted(string(w.Kind), w.Count)
 	}
-	s.tell(c, wanted)
+	s.tell(wanted)
 }
 
 // tell tells the platform which nodes are wanted, nil while another replica decides. If it listens,
 // nodes are drained, too.
-func (s *fleetSize) tell(c *Controller, wanted []nodes.Wanted) {
-	if c.options.NodesWanted == nil {
+func (s *fleetSize) tell(wanted []nodes.Wanted) {
+	if s.notify == nil {
 		return
 	}
-	c.options.NodesWanted(wanted)
+	s.notify(wanted)
 	s.drain = s.drain[:0]
 	for _, w := range wanted {
 		if w.Drain != "" {
@@ -73,18 +78,18 @@ func (s *fleetSize) staying(allowed []string, all []cluster.Node) []string {
 	return without(allowed, all, func(name string) bool { return slices.Contains(s.drain, name) })
 }
 
-// fleetNodes returns the nodes as their number depends on them. What none of the functions holds
+// nodes returns all nodes as their number depends on them. What none of the functions holds
 // counts as held by others. The lock is held.
-func (c *Controller) fleetNodes(functions []scaling.Function) []nodes.Node {
-	all := make([]nodes.Node, 0, len(c.nodes))
-	at := make(map[string]*nodes.Node, len(c.nodes))
+func (s *fleetSize) nodes(functions []scaling.Function, present []cluster.Node) []nodes.Node {
+	all := make([]nodes.Node, 0, len(present))
+	at := make(map[string]*nodes.Node, len(present))
 	var sum cluster.Sum // The first instance of a node that maps a file counts it.
-	for _, n := range c.nodes {
+	for _, n := range present {
 		all = append(all, nodes.Node{Name: n.Name, Total: n.Total, Others: n.Total.Sub(n.Free)})
 		at[n.Name] = &all[len(all)-1]
 	}
 	for _, f := range functions {
-		for _, in := range c.functions[f.Name].Instances {
+		for _, in := range s.functions[f.Name].Instances {
 			for node, held := range cluster.Over(in.Node, in.Nodes, in.Holds()) {
 				n, ok := at[node]
 				if !ok {

@@ -165,7 +165,7 @@ func TestMappedWeightsCountOnce(t *testing.T) {
 		if used, want := r.nodes[0].Total.Memory-r.nodes[0].Free.Memory, 3*own+weights+(1<<20); used != want {
 			t.Errorf("%d bytes are used, want %d", used, want)
 		}
-		got := r.fleetNodes([]scaling.Function{{Name: full("fn")}})
+		got := r.fleetSize.nodes([]scaling.Function{{Name: full("fn")}}, r.nodes)
 		sum := got[0].Others.Memory
 		for _, in := range got[0].Instances {
 			sum += in.Holds.Memory
@@ -191,7 +191,7 @@ func TestFleetNodes(t *testing.T) {
 		defer r.mu.Unlock()
 		r.nodes = []cluster.Node{{Name: "n1", Total: cluster.Resources{CPU: 4000, Memory: 64 << 30}, Others: cluster.Resources{CPU: 500}}, {Name: "n2", Total: cluster.Resources{CPU: 1000}, Free: cluster.Resources{CPU: 1000}}}
 		r.keeper.Free(r.nodes)
-		got := r.fleetNodes([]scaling.Function{{Name: full("fn"), Nodes: []string{"n1"}}})
+		got := r.fleetSize.nodes([]scaling.Function{{Name: full("fn"), Nodes: []string{"n1"}}}, r.nodes)
 		if len(got) != 2 || got[0].Others != (cluster.Resources{CPU: 500}) || len(got[0].Instances) != 1 || got[0].Instances[0].Holds.CPU != 1000 || got[0].Instances[0].Nodes[0] != "n1" {
 			t.Errorf("%+v", got)
 		}
@@ -206,7 +206,7 @@ func TestFleetNodes(t *testing.T) {
 			}
 		}
 		r.keeper.Free(r.nodes)
-		got = r.fleetNodes([]scaling.Function{{Name: full("fn")}})
+		got = r.fleetSize.nodes([]scaling.Function{{Name: full("fn")}}, r.nodes)
 		for i, free := range []int{3000, 500} {
 			if r.nodes[i].Free.CPU != free || len(got[i].Instances) != 1 || got[i].Instances[0].Holds.CPU != 500 || got[i].Others.CPU != 500-500*i {
 				t.Errorf("%+v, free %+v", got[i], r.nodes[i].Free)

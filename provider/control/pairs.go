@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"github.com/faas-infer/faas-infer/backoff"
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/provider"
@@ -40,6 +42,7 @@ type pairs struct {
 	// leads reports whether this replica starts and stops instances.
 	leads func() bool
 	wake  func()
+	log   zerolog.Logger
 }
 
 // parts are what is known of an artefact's shadows. The zero value means that this is to be found.
@@ -116,7 +119,7 @@ func (a *artefact) division(cpu int, part string) Division {
 }
 
 // unwanted says so if no function has shadows. The lock is held.
-func (c pairs) unwanted() {
+func (c *pairs) unwanted() {
 	if c.shadows == nil {
 		return
 	}
@@ -130,7 +133,7 @@ func (c pairs) unwanted() {
 
 // look adds a function's shadows, and how its instances can be helped, to what the engine sees of it. No
 // shadow starts for a time after one has failed. The lock is held.
-func (c pairs) look(now time.Time, fn *function, f *scaling.Function) {
+func (c *pairs) look(now time.Time, fn *function, f *scaling.Function) {
 	if fn.Inference.Shadow == "" && len(fn.shadows.Instances) == 0 && !fn.paired {
 		return
 	}
@@ -189,18 +192,15 @@ func takesShadows(fn *function, a *artefact, config cluster.Config) bool {
 	return fn.Inference.Shadow != "" && a.shadowless == "" && a.undivided == "" && config.GPU == 0 && config.Members() == 1
 }
 
-// Pair implements [systems.Driver].
-func (c driver) Pair(p scaling.Pair) {
-	in, ok := c.keeper.Instance(p.ID)
-	if !ok || in.Role != cluster.Shadow {
+// pair records that a shadow is given to another body. The lock is held.
+func (c *pairs) pair(shadow *instance, body cluster.InstanceID) {
+	if shadow.Body = body; c.shadows == nil {
 		return
 	}
-	if in.Body = p.Body; c.pairs.shadows == nil {
-		return
-	}
+	id := shadow.ID
 	c.keeper.Begin(func() {
-		if err := c.pairs.shadows.Pair(c.keeper.Context(), p.ID, p.Body); err != nil && c.keeper.Context().Err() == nil {
-			c.options.Logger.Warn().Str("instance", string(p.ID)).Err(err).Msg("could not record a shadow's body; the next provider pairs it again")
+		if err := c.shadows.Pair(c.keeper.Context(), id, body); err != nil && c.keeper.Context().Err() == nil {
+			c.log.Warn().Str("instance", string(id)).Err(err).Msg("could not record a shadow's body; the next provider pairs it again")
 		}
 	})
 }
@@ -282,7 +282,7 @@ func (in *instance) executedAsPair(now time.Time, e dispatch.Executed) {
 }
 
 // shadowless says why the instances of a function's model can have no shadows, "" if they may.
-func (c pairs) shadowless(f *provider.Function, m Model) string {
+func (c *pairs) shadowless(f *provider.Function, m Model) string {
 	if c.shadows == nil {
 		return noShadows
 	}
@@ -302,7 +302,7 @@ const noShadows = "this program has no shadows: it was built without papers/asyf
 
 // check refuses a deployment that asks for shadows which it cannot have. One that was accepted before its
 // model's layers were known goes on, without shadows: it serves.
-func (c pairs) check(ctx context.Context, f *provider.Function, models []Model) error {
+func (c *pairs) check(ctx context.Context, f *provider.Function, models []Model) error {
 	switch {
 	case c.shadows == nil && f.Inference.Shadow != "" && !f.Restored:
 		return &annotation.Error{Key: annotation.InferShadow, Value: f.Inference.Shadow, Why: noShadows + "; leave it out"}
@@ -321,67 +321,68 @@ func (c pairs) check(ctx context.Context, f *provider.Function, models []Model) 
 	return &annotation.Error{Key: annotation.InferShadow, Value: f.Inference.Shadow, Why: why + "; leave it out, or set it to " + annotation.ShadowAuto}
 }
 
-// divide finds the layer profiles of the revision's models and chooses the parts of their shadows. It
-// leaves out what an earlier call found, and reports whether nothing is left to be found.
-func (c preparation) divide(ctx context.Context) (known bool) {
-	if c.Inference.Shadow == "" {
+// divide finds the layer profiles of a function's models and chooses the parts of their shadows, as long as
+// f is the revision that is served. It leaves out what an earlier call found, and reports whether nothing is
+// left to be found.
+func (c *pairs) divide(ctx context.Context, fn *function, f *provider.Function, models []Model) (known bool) {
+	if f.Inference.Shadow == "" {
 		return true
 	}
 	known = true
-	for _, t := range c.all {
+	for _, m := range models {
 		c.mu.Lock()
-		a := c.served(t)
+		a := servedAs(fn, f, m.Name)
 		open := a != nil && a.shadowless == "" && !a.known()
 		if a != nil {
-			replacePlain(c.fn, a)
+			replacePlain(fn, a)
 		}
 		c.mu.Unlock()
 		if !open {
 			continue
 		}
-		found := c.partsOf(ctx, t)
+		found := c.partsOf(ctx, fn, f, m)
 		if ctx.Err() != nil {
 			return false
 		}
 		known = known && found.known()
 		c.mu.Lock()
-		if a := c.served(t); a != nil {
+		if a := servedAs(fn, f, m.Name); a != nil {
 			a.take(found)
-			rejoin(c.fn, a)
-			replacePlain(c.fn, a)
-			c.Wake()
+			rejoin(fn, a)
+			replacePlain(fn, a)
+			c.wake()
 		}
 		c.mu.Unlock()
 	}
 	return known
 }
 
-// served is the artefact of a task if the revision is served with it, otherwise nil. The lock is held.
-func (c preparation) served(t *task) *artefact {
-	if c.fn.Function != c.Function {
+// servedAs is an artefact if f is the revision that is served, and with it; otherwise nil. The lock is held.
+func servedAs(fn *function, f *provider.Function, name string) *artefact {
+	if fn.Function != f {
 		return nil
 	}
-	return c.fn.artefact(t.Name)
+	return fn.artefact(name)
 }
 
 // partsOf chooses the parts for the shadows of one model.
-func (c preparation) partsOf(ctx context.Context, t *task) parts {
-	rules := c.fn.rules
+func (c *pairs) partsOf(ctx context.Context, fn *function, f *provider.Function, m Model) parts {
+	rules := fn.rules
 	planned := func() (scaling.Function, capacity.Options) {
-		f := scaling.Function{SLO: rules.Planned(c.Function), Percentile: c.Inference.Percentile, Queue: rules.Queue(c.Function)}
+		seen := scaling.Function{SLO: rules.Planned(f), Percentile: f.Inference.Percentile, Queue: rules.Queue(f)}
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if a := c.fn.artefact(t.Name); a != nil {
-			f.Configs = slices.Clone(a.promised)
+		if a := fn.artefact(m.Name); a != nil {
+			seen.Configs = slices.Clone(a.promised)
 		}
-		return f, rules.Limits(c.Function)
+		return seen, rules.Limits(f)
 	}
-	found, why, err := c.pairs.shadows.Divide(ctx, c.Function, t.File, planned)
+	found, why, err := c.shadows.Divide(ctx, f, m.File, planned)
 	for errors.Is(err, latency.ErrFollowing) && backoff.Wait(ctx, followPause) {
-		found, why, err = c.pairs.shadows.Divide(ctx, c.Function, t.File, planned)
+		found, why, err = c.shadows.Divide(ctx, f, m.File, planned)
 	}
 	if err != nil && ctx.Err() == nil && !errors.Is(err, latency.ErrStored) {
-		c.fn.log.Warn().Err(err).Str("variant", t.Name).Msg("the model's instances have no shadows")
+		fn.log.Warn().Err(err).Str("variant", m.Name).Msg("the model's instances have no shadows")
 	}
 	switch {
 	case why != "":

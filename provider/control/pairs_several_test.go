@@ -72,8 +72,8 @@ func TestPairsAreRecorded(t *testing.T) {
 	tryWith(t, func(o *Options) { o.Shadows = shadows.on }, func(r *rig) {
 		body, s := r.helped(shadows, "model", stays)
 		r.mu.Lock()
-		driver{r.Controller}.Pair(scaling.Pair{Function: full("f"), ID: s.ID, Body: "other"})
-		driver{r.Controller}.Pair(scaling.Pair{Function: full("f"), ID: body.ID, Body: "other"})
+		r.driver.Pair(scaling.Pair{Function: full("f"), ID: s.ID, Body: "other"})
+		r.driver.Pair(scaling.Pair{Function: full("f"), ID: body.ID, Body: "other"})
 		r.mu.Unlock()
 		r.until("recorded", func() bool {
 			shadows.mu.Lock()

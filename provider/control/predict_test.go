@@ -3,6 +3,7 @@ package control
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -187,7 +188,8 @@ func TestEstimateIsNoMeasurement(t *testing.T) {
 	f := &provider.Function{}
 	for _, c := range []struct{ sketched, full, own int64 }{{20, 0, 0}, {20, 10, 20}, {20, 30, 30}, {0, 10, 10}} {
 		sketch := &profiler.Profile{Provisional: true, Memory: 50, Own: c.sketched}
-		p := preparation{Controller: new(Controller), revision: revision{Function: f}, fn: &function{artefacts: []*artefact{{profile: sketch}}}}
+		fn := &function{served: served{artefacts: []*artefact{{profile: sketch}}}}
+		p := preparation{revisions: &revisions{mu: new(sync.Mutex)}, revision: revision{Function: f}, fn: fn}
 		p.fn.Function = f
 		for _, memory := range []int64{40, 60} {
 			if got := p.refined(&task{profile: &profiler.Profile{Memory: memory, Own: c.full}}); got.Own != c.own || got.Memory != max(memory, 50) {

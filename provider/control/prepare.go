@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/backoff"
-	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/provider"
@@ -20,33 +19,6 @@ import (
 	"github.com/faas-infer/faas-infer/provider/latency"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
-
-// revision is a deployment that is being prepared.
-type revision struct {
-	*provider.Function
-	bundle  string
-	models  []Model
-	secrets map[string]string
-	values  string
-	policy  batching.Policy
-}
-
-// preparation is the work for one revision.
-type preparation struct {
-	*Controller
-	revision
-	fn *function
-	// all has the revision's models. cutting: it may be cut over several instances, and it is
-	// not known yet how.
-	all     []*task
-	cutting bool
-	// again: it was prepared before, and variants may have been made of its models since.
-	again bool
-	// lesson waits for a request that teaches the sizes of the model in the file untaught, nil if they are
-	// known or not needed.
-	lesson   *lesson
-	untaught string
-}
 
 // task is one model of a revision on its way to its full profile.
 type task struct {
@@ -88,14 +60,14 @@ func (c preparation) prepare(ctx context.Context) {
 		return
 	}
 	if c.again {
-		if _, models, err := c.options.Bundles.Models(ctx, c.Function); err == nil {
+		if _, models, err := c.bundles.Models(ctx, c.Function); err == nil {
 			c.models = models
 		}
 	}
 	for _, m := range c.models {
 		c.all = append(c.all, &task{Model: m})
 	}
-	more := c.options.improvement(c.Function, c.bundle) != ""
+	more := improvement(c.improver, c.Function, c.bundle) != ""
 	c.cutting = more && c.Inference.Partition != "" && !isCut(c.models)
 	c.mu.Lock()
 	if c.fn.wanted == c.Function {
@@ -113,7 +85,7 @@ func (c preparation) prepare(ctx context.Context) {
 	}
 	for n := 1; !known; {
 		pause := followLook
-		if c.options.Replica.Leads() {
+		if c.leads() {
 			pause = backoff.Pause(n, generatePause, generateLongest)
 			n++
 		}
@@ -128,7 +100,7 @@ func (c preparation) prepare(ctx context.Context) {
 // reports whether nothing is left to be found.
 func (c preparation) supplement(ctx context.Context) (known bool) {
 	owned := c.own(ctx)
-	return c.divide(ctx) && owned
+	return c.pairs.divide(ctx, c.fn, c.Function, c.models) && owned
 }
 
 // own completes the profiles that earlier versions stored, so that instances which start from now on share
@@ -200,7 +172,7 @@ func (c preparation) attempt(ctx context.Context, t *task) (changed bool) {
 	prepared, profile, err := c.find(ctx, t, alone)
 	switch {
 	case err == nil:
-		t.prepared, t.profile, t.failures, t.why, t.next = prepared, c.mapping(profile, prepared), 0, "", time.Time{}
+		t.prepared, t.profile, t.failures, t.why, t.next = prepared, mapping(c.mapped, profile, prepared), 0, "", time.Time{}
 		t.refused = ""
 		return true
 	case errors.Is(err, latency.ErrFollowing):
@@ -257,12 +229,12 @@ func sizesTried(err error) string {
 
 // mapping returns a profile that says what instances of the prepared model map together. Its path names
 // that: a function's instances, and those of others with the same model, have loaded it from there.
-func (c preparation) mapping(p *profiler.Profile, prepared string) *profiler.Profile {
-	if c.options.Mapped == nil || p.Members() > 1 {
+func mapping(mapped func(prepared string) int64, p *profiler.Profile, prepared string) *profiler.Profile {
+	if mapped == nil || p.Members() > 1 {
 		return p
 	}
 	with := *p
-	if bytes := c.options.Mapped(prepared); bytes > 0 {
+	if bytes := mapped(prepared); bytes > 0 {
 		with.Mapped = profiler.Mapped{File: filepath.Base(prepared), Bytes: bytes}
 	}
 	return &with
@@ -290,7 +262,7 @@ func (c preparation) find(ctx context.Context, t *task, alone bool) (prepared st
 		prepared, err = c.finder.Ready(ctx, c.Function, t.File)
 		return prepared, t.Profile, err
 	}
-	finder := c.findBy(t)
+	finder := c.trials.finderOf(c.fn, c.revision, t.Model)
 	if t.profile != nil {
 		return finder.Refine(ctx, c.Function, t.File)
 	}
@@ -313,7 +285,7 @@ func (c preparation) refuse(fn *function, why string) {
 	if !fn.measured() {
 		c.keeper.Dismiss(fn.Name, "its function cannot be served")
 	}
-	c.Wake()
+	c.wake()
 }
 
 // serve makes the revision the served one with the models whose times are known. If all were
@@ -374,7 +346,7 @@ func (c preparation) serve(tried bool) {
 	}
 	fn.tell(time.Now())
 	c.claim(fn)
-	c.Wake()
+	c.wake()
 }
 
 // artefacts makes the artefacts of the models whose times are known.
@@ -389,13 +361,14 @@ func (c preparation) artefacts() (found []*artefact) {
 			Artefact: cluster.Artefact{Name: t.Name, Bundle: r.bundle, Model: t.prepared, Images: t.Images, Shapes: latency.SizesOf(r.Function).Shapes, MaxShapes: r.Inference.MaxShapes}, of: t.Of, accuracy: t.Accuracy, cut: t.Plan, file: t.File,
 			profile: profile, promised: c.rules.Promised(r.Function, profile), reach: c.rules.Reach(r.Function, profile),
 		}
-		a.paces = []*pace{{profile: profile, times: c.saver.records.Correction(recordName(r.Name, t.Name, ""), profile, latency.Quantile(r.Function)), means: latency.Means{}}}
+		times := c.records.Correction(recordName(r.Name, t.Name, ""), profile, latency.Quantile(r.Function))
+		a.paces = []*pace{{profile: profile, times: times, means: latency.Means{}}}
 		a.shadowless = c.pairs.shadowless(r.Function, t.Model)
 		if a.named(a.promised); t.Plan != nil {
 			a.Artefact.Plan = t.Plan.String()
 		}
 		if !fn.replica.Alone() { // A provider alone recognises its instances by their revision.
-			a.fingerprint = fingerprintOf(r.Deployment, r.bundle, t.prepared+a.Artefact.Plan, r.values, c.options.Engine)
+			a.fingerprint = fingerprintOf(r.Deployment, r.bundle, t.prepared+a.Artefact.Plan, r.values, c.engine)
 		}
 		found = append(found, a)
 	}
@@ -422,7 +395,7 @@ func (c preparation) settle(a *artefact) (refuse *annotation.Error) {
 		}
 	}
 	c.types.unlike(c.fn, a, r.Function)
-	a.plan = a.join(r.Function, &c.rules, c.types.kinds)
+	a.plan = a.join(r.Function, c.rules, c.types.kinds)
 	a.candidates = a.plan.Candidates
 	if a.plan.Refuse == nil {
 		for _, p := range a.paces {

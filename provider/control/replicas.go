@@ -4,25 +4,40 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"time"
+
+	"github.com/rs/zerolog"
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/provider/dispatch"
+	"github.com/faas-infer/faas-infer/provider/keeper"
 	"github.com/faas-infer/faas-infer/provider/peer"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
 
-// This file holds what a controller does if its provider has several replicas.
+// peers is what a controller does if its provider has several replicas.
 // [peer.Replica] knows which of them leads and what the others have reported.
+type peers struct {
+	mu        *sync.Mutex
+	keeper    *keeper.Keeper[*instance]
+	functions map[string]*function
+	replica   *peer.Replica
+	backend   cluster.Backend
+	// claim takes over a function's instances.
+	claim func(*function)
+	wake  func()
+	log   zerolog.Logger
+}
 
-var _ peer.Controlled = (*Controller)(nil)
+var _ peer.Controlled = (*peers)(nil)
 
 // turn decides whether this replica leads during one look. A replica that begins to lead
 // already knows the instances and the load. It still reads the backend's instances again,
 // since the former leader may have stopped halfway through a change.
-func (c *Controller) turn() (leads bool) {
-	leads, changed, err := c.options.Replica.Turn(func() error {
-		found, err := c.options.Backend.Instances(c.keeper.Context())
+func (c *peers) turn() (leads bool) {
+	leads, changed, err := c.replica.Turn(func() error {
+		found, err := c.backend.Instances(c.keeper.Context())
 		if err == nil {
 			c.keeper.TakeOver(found)
 		}
@@ -30,11 +45,11 @@ func (c *Controller) turn() (leads bool) {
 	})
 	switch {
 	case err != nil:
-		c.options.Logger.Error().Err(err).Msg("could not list the instances; none is started or stopped until this works")
+		c.log.Error().Err(err).Msg("could not list the instances; none is started or stopped until this works")
 	case changed && leads:
-		c.options.Logger.Info().Msg("this replica of the provider now starts and stops instances")
+		c.log.Info().Msg("this replica of the provider now starts and stops instances")
 	case changed:
-		c.options.Logger.Info().Msg("another replica of the provider now starts and stops instances")
+		c.log.Info().Msg("another replica of the provider now starts and stops instances")
 	}
 	if changed {
 		c.mu.Lock()
@@ -53,12 +68,12 @@ func (c *Controller) turn() (leads bool) {
 // this replica left alone, but that the leader did not park or stop. If it was to be parked,
 // it serves again. If it was to be stopped, it is reported as lost, since its connections
 // are closed. The lock is held.
-func (c *Controller) takeNews(news peer.News) {
-	if !c.options.Replica.Led() {
+func (c *peers) takeNews(news peer.News) {
+	if !c.replica.Led() {
 		for _, id := range news.Overdue {
 			in, ok := c.keeper.Instance(id)
 			if ok && in.Retiring && !in.Stopping {
-				c.options.Replica.Lost(id, errLeftOver)
+				c.replica.Lost(id, errLeftOver)
 			}
 		}
 	} else {
@@ -67,7 +82,7 @@ func (c *Controller) takeNews(news peer.News) {
 		}
 	}
 	for _, id := range news.Overdue {
-		c.options.Replica.Settled(id)
+		c.replica.Settled(id)
 		if in, ok := c.keeper.Instance(id); ok && in.away && !in.Parked {
 			in.back()
 		}
@@ -77,12 +92,12 @@ func (c *Controller) takeNews(news peer.News) {
 // errLeftOver is the fault of an instance that the leader was to stop and did not.
 var errLeftOver = errors.New("the leader was to stop it, and it still runs")
 
-// stats returns what all replicas have seen of the function's requests. The next call
+// statsOf returns what all replicas have seen of the function's requests. The next call
 // overwrites the result. The lock is held.
-func (c *Controller) stats(fn *function) dispatch.Stats {
+func statsOf(fn *function) dispatch.Stats {
 	fn.dispatcher.Read(&fn.stats)
 	fn.reported(&fn.stats)
-	c.options.Replica.Add(fn.Name, &fn.stats)
+	fn.replica.Add(fn.Name, &fn.stats)
 	return fn.stats
 }
 
@@ -146,14 +161,17 @@ func (in *instance) recognise() {
 
 // discovered takes over a function's instances that another replica has started. The lock
 // is held.
-func (c *Controller) discovered(function string) {
+func (c *peers) discovered(function string) {
 	if fn, ok := c.functions[function]; ok && fn.measured() {
 		c.claim(fn)
 	}
 }
 
+// Wake implements [peer.Controlled].
+func (c *peers) Wake() { c.wake() }
+
 // EachStats implements [peer.Controlled].
-func (c *Controller) EachStats(each func(function string, s dispatch.Stats)) {
+func (c *peers) EachStats(each func(function string, s dispatch.Stats)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for name, fn := range c.functions {
@@ -167,7 +185,7 @@ func (c *Controller) EachStats(each func(function string, s dispatch.Stats)) {
 }
 
 // Leave implements [peer.Controlled].
-func (c *Controller) Leave(ctx context.Context, id cluster.InstanceID) error {
+func (c *peers) Leave(ctx context.Context, id cluster.InstanceID) error {
 	c.mu.Lock()
 	in, ok := c.keeper.Instance(id)
 	if !ok {
@@ -181,7 +199,7 @@ func (c *Controller) Leave(ctx context.Context, id cluster.InstanceID) error {
 }
 
 // Rest implements [peer.Controlled].
-func (c *Controller) Rest(id cluster.InstanceID) (rests, left bool) {
+func (c *peers) Rest(id cluster.InstanceID) (rests, left bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	in, ok := c.keeper.Instance(id)
@@ -197,7 +215,7 @@ func (c *Controller) Rest(id cluster.InstanceID) (rests, left bool) {
 }
 
 // Resume implements [peer.Controlled].
-func (c *Controller) Resume(id cluster.InstanceID, config cluster.Config) {
+func (c *peers) Resume(id cluster.InstanceID, config cluster.Config) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	in, ok := c.keeper.Instance(id)

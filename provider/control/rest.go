@@ -39,23 +39,6 @@ type restSettings struct {
 	scaledToZero, leads bool
 }
 
-// examined returns a function as the engine sees it: as before if it rests.
-func examined(c *Controller, now time.Time, fn *function, leads bool) scaling.Function {
-	set := restSettings{fn.Function, fn.replicas, fn.scaledToZero, leads}
-	if !fn.rest.until.IsZero() {
-		if set == fn.rest.restSettings && fn.rest.lasts(now, fn) {
-			return fn.rest.seen
-		}
-		fn.activity.Still(c.lookedAt) // The rate of new requests counts from then.
-	}
-	f := c.look(now, fn)
-	if fn.rest = (rest{}); len(c.functions) > c.few && rests(fn, &f) {
-		set.replicas, set.scaledToZero = fn.replicas, fn.scaledToZero // A request may have changed them.
-		fn.rest = rest{f, fn.stats.Arrivals, set, restUntil(now, fn, &f)}
-	}
-	return f
-}
-
 // rests reports whether a function rests that was examined.
 func rests(fn *function, f *scaling.Function) bool {
 	stats := &fn.stats

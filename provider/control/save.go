@@ -5,10 +5,13 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/coldstart"
 	"github.com/faas-infer/faas-infer/profiler/correction"
+	"github.com/faas-infer/faas-infer/provider/keeper"
 	"github.com/faas-infer/faas-infer/provider/latency"
 )
 
@@ -26,8 +29,13 @@ const (
 
 // saver stores corrections of times and histories of idle times for the next start.
 type saver struct {
-	controller *Controller
-	records    latency.Records
+	mu        *sync.Mutex
+	keeper    *keeper.Keeper[*instance]
+	functions map[string]*function
+	cold      coldstart.Policy
+	// leads reports whether this replica starts and stops instances.
+	leads   func() bool
+	records latency.Records
 	// saving: a write is in progress. corrections and histories are the times of the last
 	// writes.
 	saving                 bool
@@ -38,9 +46,9 @@ type saver struct {
 
 // due writes in the background what has changed since the last write, if a write is due.
 func (s *saver) due(now time.Time) {
-	s.controller.mu.Lock()
-	defer s.controller.mu.Unlock()
-	if s.saving || !s.controller.options.Replica.Leads() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.saving || !s.leads() {
 		return
 	}
 	var states map[string]correction.State
@@ -65,10 +73,10 @@ func (s *saver) due(now time.Time) {
 		return
 	}
 	s.saving = true
-	s.controller.keeper.Begin(func() {
+	s.keeper.Begin(func() {
 		s.write(states, histories)
-		s.controller.mu.Lock()
-		defer s.controller.mu.Unlock()
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		s.saving = false
 	})
 }
@@ -105,7 +113,7 @@ func (s *saver) changedCorrections(now time.Time, into map[string]correction.Sta
 	if s.records.Corrections == nil {
 		return nil
 	}
-	for name, fn := range s.controller.functions {
+	for name, fn := range s.functions {
 		for _, a := range fn.artefacts {
 			for _, p := range a.paces {
 				if !p.unsaved {
@@ -125,11 +133,11 @@ func (s *saver) changedHistories(now time.Time, into map[string][]byte) (all []c
 	if s.records.Histories == nil {
 		return nil
 	}
-	for name, fn := range s.controller.functions {
+	for name, fn := range s.functions {
 		if fn.unwritten && now.Sub(fn.keptHistory.at) >= historyAge {
 			all = append(all, change{&fn.keptHistory, name, func() {
 				fn.unwritten = false
-				if history := s.controller.options.Cold.Marshal(name); history != nil {
+				if history := s.cold.Marshal(name); history != nil {
 					into[name] = history
 				}
 			}})
@@ -140,18 +148,18 @@ func (s *saver) changedHistories(now time.Time, into map[string][]byte) (all []c
 
 // flush writes all that has changed since the last write. The lock is not held.
 func (s *saver) flush() {
-	s.controller.mu.Lock()
+	s.mu.Lock()
 	states, histories := s.newCorrections(), s.newHistories()
-	s.controller.mu.Unlock()
+	s.mu.Unlock()
 	s.write(states, histories)
 }
 
 func (s *saver) write(states map[string]correction.State, histories map[string][]byte) {
 	has := func(record string) bool {
 		name := functionOf(record)
-		s.controller.mu.Lock()
-		defer s.controller.mu.Unlock()
-		_, ok := s.controller.functions[name]
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		_, ok := s.functions[name]
 		return ok
 	}
 	s.records.Write(states, has)
@@ -188,7 +196,7 @@ func (s *saver) newCorrections() map[string]correction.State {
 	if s.records.Corrections == nil {
 		return states
 	}
-	for name, fn := range s.controller.functions {
+	for name, fn := range s.functions {
 		for _, a := range fn.artefacts {
 			for _, p := range a.paces {
 				if p.unsaved {
@@ -207,12 +215,12 @@ func (s *saver) newHistories() map[string][]byte {
 	if s.records.Histories == nil {
 		return histories
 	}
-	for name, fn := range s.controller.functions {
+	for name, fn := range s.functions {
 		if !fn.unwritten {
 			continue
 		}
 		fn.unwritten = false
-		if history := s.controller.options.Cold.Marshal(name); history != nil {
+		if history := s.cold.Marshal(name); history != nil {
 			histories[name] = history
 		}
 	}
@@ -224,7 +232,7 @@ func (s *saver) remember(function string, history []byte) {
 	if history == nil {
 		return
 	}
-	if err := s.controller.options.Cold.Restore(function, history); err != nil {
-		s.controller.options.Logger.Info().Str("function", function).Err(err).Msg("ignored the stored history of the function's idle times")
+	if err := s.cold.Restore(function, history); err != nil {
+		s.records.Logger.Info().Str("function", function).Err(err).Msg("ignored the stored history of the function's idle times")
 	}
 }

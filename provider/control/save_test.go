@@ -28,7 +28,7 @@ func (r *rig) busyFunctions(n int) (paces []*pace) {
 	for i := range n {
 		f := r.function(fmt.Sprint("f", i), "model")
 		p := &pace{profile: profile, times: correction.New(profile, 0.95)}
-		r.functions[f.Name] = &function{Function: f, artefacts: []*artefact{{paces: []*pace{p}}}}
+		r.functions[f.Name] = &function{Function: f, served: served{artefacts: []*artefact{{paces: []*pace{p}}}}}
 		paces = append(paces, p)
 	}
 	return paces

@@ -23,13 +23,13 @@ func TestSetOverSeveralNodes(t *testing.T) {
 		fn := r.functions[full("f")]
 		config := cluster.Config{Batch: 4, Parts: 4, Concurrency: 2, Resources: cluster.Resources{CPU: 2000, Memory: 4 << 30}}
 		on := []string{"n1", "n1", "n1", "n2"}
-		r.start(fn, scaling.Start{Function: fn.Name, Revision: fn.Revision, Config: config, Node: "n1", Nodes: on})
+		r.driver.start(fn, scaling.Start{Function: fn.Name, Revision: fn.Revision, Config: config, Node: "n1", Nodes: on})
 		in := fn.Sorted()[0]
 		seen := in.running(time.Now(), dispatch.Stats{})
 		nodes := slices.Clone(r.nodes)
 		r.keeper.Free(nodes)
 		held := fn.heldOn()
-		fleet := r.fleetNodes([]scaling.Function{{Name: fn.Name}})
+		fleet := r.fleetSize.nodes([]scaling.Function{{Name: fn.Name}}, r.nodes)
 		r.mu.Unlock()
 		if seen.Node != "n1" || !slices.Equal(seen.Nodes, on) || seen.Config.Parts != 4 || seen.Config.Concurrency != 2 {
 			t.Errorf("the engine sees %+v", seen)

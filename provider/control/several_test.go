@@ -202,7 +202,7 @@ func TestLeaderScalesByTheFollowersLoad(t *testing.T) {
 			t.Error("there is no instance under a load that only the follower sees")
 		}
 		leader.locked(func() {
-			if n := leader.stats(leader.functions[full("f")]).Arrivals; n < 9000 || n > 10100 {
+			if n := statsOf(leader.functions[full("f")]).Arrivals; n < 9000 || n > 10100 {
 				t.Errorf("the leader knows of %d requests, want about 10000", n)
 			}
 		})

@@ -11,15 +11,30 @@ import (
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/dispatch"
 	"github.com/faas-infer/faas-infer/provider/keeper"
+	"github.com/faas-infer/faas-infer/provider/latency"
+	"github.com/faas-infer/faas-infer/provider/metrics"
 	"github.com/faas-infer/faas-infer/provider/web"
 	"github.com/faas-infer/faas-infer/scaling"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
 
+// display shows the state of functions and nodes: to users, in metrics and in the log.
+type display struct {
+	functions map[string]*function
+	finder    *latency.Finder
+	metrics   *metrics.Metrics
+	// led reports whether this replica led at its last look.
+	led func() bool
+	// shown holds the nodes as the metrics show them, recorded is when the metrics
+	// were last updated.
+	shown    map[string]cluster.Node
+	recorded time.Time
+}
+
 // description returns the state of a function. The lock is held.
-func (c *Controller) description(fn *function) keeper.Description {
+func (c *display) description(fn *function) keeper.Description {
 	d := fn.Describe()
-	d.Problem, d.Cold, d.Wanted, d.Measured = fn.problem(), c.stats(fn).Cold, fn.replicas, fn.measured()
+	d.Problem, d.Cold, d.Wanted, d.Measured = fn.problem(), statsOf(fn).Cold, fn.replicas, fn.measured()
 	return d
 }
 
@@ -57,7 +72,7 @@ func (fn *function) servingProblem() string {
 
 // progress says what a function whose models are not known yet waits for, "" if they are or if that
 // failed.
-func progress(c *Controller, fn *function) string {
+func (c *display) progress(fn *function) string {
 	if fn.measured() || fn.failed != "" {
 		return ""
 	}
@@ -80,11 +95,15 @@ func (fn *function) earlier() bool {
 	return others
 }
 
-// statusOf is what the provider shows of a function. Replicas is the larger of two numbers: the
+// status is what the provider shows of a function. Replicas is the larger of two numbers: the
 // instances that exist, and those to keep without load. A function at zero shows 0; the
 // stock gateway, configured not to scale from zero itself, still passes requests on. The lock is held.
-func statusOf(c *Controller, fn *function) provider.Status {
-	s := provider.Status{Problem: fn.problem(), Slight: fn.servingProblem() == "", Plan: joined(planText(fn.artefacts, fn.planning), unbatched(fn.artefacts), shadowText(fn)), Reach: reachText(fn.artefacts), Progress: progress(c, fn), Usage: fn.Usage(), Stopped: fn.stopped}
+func (c *display) status(fn *function) provider.Status {
+	s := provider.Status{
+		Problem: fn.problem(), Slight: fn.servingProblem() == "",
+		Plan:  joined(planText(fn.artefacts, fn.planning), unbatched(fn.artefacts), shadowText(fn)),
+		Reach: reachText(fn.artefacts), Progress: c.progress(fn), Usage: fn.Usage(), Stopped: fn.stopped,
+	}
 	if fn.wanted != nil {
 		s.Learnt = fn.wanted.Learnt
 	}
@@ -110,7 +129,7 @@ const warnPause = 30 * time.Second
 // explain stores for each function why it cannot have the instances that it needs. It logs a
 // new reason, at most once every warnPause, and passes it to the dispatcher for requests
 // that wait.
-func (c *Controller) explain(now time.Time, plan scaling.Plan) {
+func (c *display) explain(now time.Time, plan scaling.Plan, nodes []cluster.Node) {
 	unplaced := map[string]string{}
 	for _, u := range plan.Unplaced {
 		unplaced[u.Function] = u.Explanation
@@ -120,7 +139,7 @@ func (c *Controller) explain(now time.Time, plan scaling.Plan) {
 		// configs, so its explanation means nothing. Nor does one of an earlier revision.
 		why := unplaced[name]
 		if why != "" {
-			why = cmp.Or(fn.ineligible, noDevice(fn.candidates(), c.nodes), tooLarge(fn.candidates(), c.types.largest), why)
+			why = cmp.Or(fn.ineligible, noDevice(fn.candidates(), nodes), tooLarge(fn.candidates(), fn.types.largest), why)
 			if fn.refusing != "" {
 				why += "; " + fn.refusing
 			}
@@ -207,17 +226,21 @@ func (fn *function) tell(now time.Time) {
 	}
 }
 
-// record updates the metrics of nodes and functions. Of several replicas only the leader
-// shows functions.
-func (c *Controller) record(nodes []cluster.Node) {
+// record updates the metrics of nodes and functions, if the latest update was not within the pause. Of several
+// replicas only the leader shows functions.
+func (c *display) record(now time.Time, nodes []cluster.Node, pause time.Duration) {
+	if now.Sub(c.recorded) < pause {
+		return
+	}
+	c.recorded = now
 	for _, n := range nodes {
 		if !c.shown[n.Name].Same(&n) {
 			c.shown[n.Name] = n
-			c.options.Metrics.SetNode(n)
+			c.metrics.SetNode(n)
 		}
 	}
 	for _, fn := range c.functions {
-		fn.record(c.options.Replica.Led())
+		fn.record(c.led())
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider/async/spare"
 	"github.com/faas-infer/faas-infer/provider/dispatch"
+	"github.com/faas-infer/faas-infer/provider/keeper"
 	"github.com/faas-infer/faas-infer/variant"
 )
 
@@ -20,7 +21,7 @@ func Left(c *Controller, name string) (spare.State, bool) {
 	if !ok {
 		return spare.State{}, false
 	}
-	s := spare.State{Waiting: c.stats(fn).Waiting}
+	s := spare.State{Waiting: statsOf(fn).Waiting}
 	for _, in := range fn.Instances {
 		if !in.serves() {
 			continue
@@ -34,7 +35,7 @@ func Left(c *Controller, name string) (spare.State, bool) {
 		case variant.Active, variant.Inactive:
 		}
 		for node := range in.Shares() {
-			s.CPU = max(s.CPU, c.shares.of(c, time.Now(), node))
+			s.CPU = max(s.CPU, c.shares.of(time.Now(), node, c.nodes))
 		}
 	}
 	return s, true
@@ -64,14 +65,17 @@ func InvokeSpare(c *Controller, name string, req *frame.Request) (*frame.Respons
 // shares are the parts of their CPU that nodes use. They are calculated at most once every
 // spare.Pause, as many functions may ask.
 type shares struct {
-	at time.Time
-	by map[string]float64
+	keeper *keeper.Keeper[*instance]
+	// cpu is that of [Options].
+	cpu func(node string) (share float64, known bool)
+	at  time.Time
+	by  map[string]float64
 }
 
 // of returns the share that a node uses, infinite if that is not known. The lock is held.
-func (s *shares) of(c *Controller, now time.Time, node string) float64 {
+func (s *shares) of(now time.Time, node string, nodes []cluster.Node) float64 {
 	if s.by == nil || now.Sub(s.at) >= spare.Pause {
-		s.at, s.by = now, c.usedShares()
+		s.at, s.by = now, s.used(nodes)
 	}
 	if share, ok := s.by[node]; ok {
 		return share
@@ -79,29 +83,29 @@ func (s *shares) of(c *Controller, now time.Time, node string) float64 {
 	return math.Inf(1)
 }
 
-// usedShares returns the share that each node uses: what instances use by the latest reading, or
+// used returns the share that each node uses: what instances use by the latest reading, or
 // what Options.CPU says if that is more. Without Options.CPU, instances of the other kind count
 // with what they hold. The lock is held.
 //
 // For example, instances use 600 of a node's 4000 millicores, and ordinary functions hold 1000:
 // 40 %.
-func (c *Controller) usedShares() map[string]float64 {
-	used := map[string]int{}
-	for _, in := range c.keeper.Instances() {
+func (s *shares) used(nodes []cluster.Node) map[string]float64 {
+	sum := map[string]int{}
+	for _, in := range s.keeper.Instances() {
 		usage := in.Usage
 		if usage == (cluster.Resources{}) {
 			usage = in.Holds() // There is no reading.
 		}
 		for node, part := range cluster.Over(in.Node, in.Nodes, usage) {
-			used[node] += part.CPU
+			sum[node] += part.CPU
 		}
 	}
-	by := make(map[string]float64, len(c.nodes))
-	for _, n := range c.nodes {
-		if c.options.CPU == nil {
-			by[n.Name] = float64(used[n.Name]+n.Others.CPU) / float64(n.Total.CPU)
-		} else if share, known := c.options.CPU(n.Name); known {
-			by[n.Name] = max(share, float64(used[n.Name])/float64(n.Total.CPU))
+	by := make(map[string]float64, len(nodes))
+	for _, n := range nodes {
+		if s.cpu == nil {
+			by[n.Name] = float64(sum[n.Name]+n.Others.CPU) / float64(n.Total.CPU)
+		} else if share, known := s.cpu(n.Name); known {
+			by[n.Name] = max(share, float64(sum[n.Name])/float64(n.Total.CPU))
 		}
 	}
 	return by

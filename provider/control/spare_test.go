@@ -103,13 +103,12 @@ func TestUsedShares(t *testing.T) {
 		share := func(usage cluster.Resources, others int, cpu func(string) (float64, bool)) float64 {
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			r.Controller.options.CPU = cpu
 			for _, in := range r.functions[full("fn")].Instances {
 				in.Usage = usage
 			}
 			r.nodes = []cluster.Node{{Name: "n1", Total: cluster.Resources{CPU: 4000}, Others: cluster.Resources{CPU: others}}}
-			r.shares = shares{}
-			return r.shares.of(r.Controller, time.Now(), "n1")
+			r.shares = shares{keeper: r.keeper, cpu: cpu}
+			return r.shares.of(time.Now(), "n1", r.nodes)
 		}
 		reading := cluster.Resources{CPU: 600, Memory: 1}
 		for name, test := range map[string]struct{ got, want float64 }{
@@ -125,14 +124,14 @@ func TestUsedShares(t *testing.T) {
 		}
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if s := r.shares.of(r.Controller, time.Now(), "other"); !math.IsInf(s, 1) {
+		if s := r.shares.of(time.Now(), "other", r.nodes); !math.IsInf(s, 1) {
 			t.Errorf("an unknown node: %v", s)
 		}
 		for _, in := range r.functions[full("fn")].Instances {
 			in.Usage, in.Nodes = reading, []string{"n1", "n2"} // A set uses half of it on each node.
 		}
-		r.Controller.options.CPU, r.shares = nil, shares{}
-		if s := r.shares.of(r.Controller, time.Now(), "n1"); s != 0.075 {
+		r.shares = shares{keeper: r.keeper}
+		if s := r.shares.of(time.Now(), "n1", r.nodes); s != 0.075 {
 			t.Errorf("a set on two nodes: %v", s)
 		}
 	})

@@ -64,7 +64,7 @@ type told struct {
 }
 
 // tell tells bodies which shadows they have, if that has changed. The lock is held.
-func (c pairs) tell(now time.Time, fn *function) {
+func (c *pairs) tell(now time.Time, fn *function) {
 	if c.shadows == nil {
 		return
 	}
@@ -92,7 +92,7 @@ func (c pairs) tell(now time.Time, fn *function) {
 
 // follow takes over the pairs that the leader has made, as the backend shows them: the dispatcher here has to
 // know how a body executes. What bodies were told is the leader's to know. The lock is held.
-func (c pairs) follow(fn *function) {
+func (c *pairs) follow(fn *function) {
 	fn.paired = false
 	for _, body := range fn.Sorted() {
 		if !body.Paired {
@@ -112,7 +112,7 @@ func (c pairs) follow(fn *function) {
 
 // leave stops a shadow as soon as its body does not use it any more. A job that it broke off would count
 // as lost. The lock is held.
-func (c pairs) leave(s *instance, why string) {
+func (c *pairs) leave(s *instance, why string) {
 	switch {
 	case s.leaving != "":
 	case c.shadows == nil || !s.There() || !c.used(s):
@@ -124,14 +124,14 @@ func (c pairs) leave(s *instance, why string) {
 }
 
 // used reports whether a shadow's body may use it.
-func (c pairs) used(s *instance) bool {
+func (c *pairs) used(s *instance) bool {
 	body, ok := c.keeper.Instance(s.Body)
 	return ok && body.serves() && (body.telling || body.order == unknownPair || slices.Contains(strings.Split(body.order, " "), s.Address))
 }
 
 // tellingFailed records that a body could not be told its shadows: it may know them nevertheless. A body that
 // refuses them for the second time loses them, and has none for a time. The lock is held.
-func (c pairs) tellingFailed(now time.Time, body *instance, with []cluster.Instance, err error) {
+func (c *pairs) tellingFailed(now time.Time, body *instance, with []cluster.Instance, err error) {
 	if c.keeper.Context().Err() != nil {
 		return
 	}
@@ -155,7 +155,7 @@ func (c pairs) tellingFailed(now time.Time, body *instance, with []cluster.Insta
 }
 
 // inform is tell for one body. A body that has lost its shadow counts as alone at once.
-func (c pairs) inform(now time.Time, body *instance, part string, with []cluster.Instance) {
+func (c *pairs) inform(now time.Time, body *instance, part string, with []cluster.Instance) {
 	var names []string
 	for _, s := range with {
 		names = append(names, s.Address)
@@ -201,7 +201,7 @@ func (c pairs) inform(now time.Time, body *instance, part string, with []cluster
 
 // ask asks a body in the background about its shadows, once if it has none any more. It counts what the
 // body counted, and drops shadows that do not help for the second time. The lock is held.
-func (c pairs) ask(body *instance, with []cluster.Instance) {
+func (c *pairs) ask(body *instance, with []cluster.Instance) {
 	if len(with) == 0 && body.asked {
 		return
 	}

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/profiler"
+	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/keeper"
 	"github.com/faas-infer/faas-infer/provider/latency"
 )
@@ -37,10 +39,16 @@ const (
 	trialTime = 20 * time.Minute
 )
 
-// trials are those of all functions.
+// trials measure models of all functions.
 type trials struct {
-	// by measures models, nil if nobody does. waiting have no place yet.
-	by      Trials
+	mu     *sync.Mutex
+	keeper *keeper.Keeper[*instance]
+	finder *latency.Finder
+	wake   func()
+	// by measures models, nil if nobody does. eligible is that of [Options].
+	by       Trials
+	eligible func(f *provider.Function) (nodes []string, why string)
+	// waiting have no place yet.
 	waiting []*trial
 }
 
@@ -60,49 +68,49 @@ type placed struct {
 	err    error
 }
 
-// findBy returns what finds the times of a task's model.
-func (c preparation) findBy(t *task) *latency.Finder {
-	if by := c.trials.by; by == nil || !by.Takes(t.File) {
-		return c.finder
+// finderOf returns the finder of the times of a revision's model.
+func (ts *trials) finderOf(fn *function, r revision, m Model) *latency.Finder {
+	if ts.by == nil || !ts.by.Takes(m.File) {
+		return ts.finder
 	}
-	return c.finder.By(func(ctx context.Context, device string) (*profiler.Profile, error) {
+	return ts.finder.By(func(ctx context.Context, device string) (*profiler.Profile, error) {
 		ctx, cancel := context.WithTimeout(ctx, trialTime)
 		defer cancel()
-		return c.try(ctx, t, device)
+		return ts.try(ctx, fn, r, m, device)
 	})
 }
 
-// try measures a task's model on a GPU of a kind.
-func (c preparation) try(ctx context.Context, t *task, kind string) (*profiler.Profile, error) {
-	prepared, err := c.finder.Ready(ctx, c.Function, t.File)
+// try measures a revision's model on a GPU of a kind.
+func (ts *trials) try(ctx context.Context, fn *function, r revision, m Model, kind string) (*profiler.Profile, error) {
+	prepared, err := ts.finder.Ready(ctx, r.Function, m.File)
 	if err != nil {
 		return nil, err
 	}
-	x := c.newTrial(t, prepared, kind)
-	if c.options.Eligible != nil {
+	x := &trial{fn: fn, kind: kind, placed: make(chan placed, 1), spec: trialSpec(r, m, prepared)}
+	if ts.eligible != nil {
 		var why string
-		if x.nodes, why = c.options.Eligible(c.Function); x.nodes != nil && len(x.nodes) == 0 {
+		if x.nodes, why = ts.eligible(r.Function); x.nodes != nil && len(x.nodes) == 0 {
 			return nil, errors.New(why)
 		}
 	}
-	at, err := c.place(ctx, x)
+	at, err := ts.await(ctx, x)
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.keeper.Retire(at.in, "its trial is over")
+		ts.mu.Lock()
+		defer ts.mu.Unlock()
+		ts.keeper.Retire(at.in, "its trial is over")
 	}()
 	if !at.in.AwaitReady(ctx) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
+		ts.mu.Lock()
+		defer ts.mu.Unlock()
 		return nil, fmt.Errorf("the trial on node %s was not ready: %s", at.in.Node, cmp.Or(at.in.Why(), fmt.Sprint(ctx.Err())))
 	}
-	c.mu.Lock()
+	ts.mu.Lock()
 	in := at.in.Instance
-	c.mu.Unlock()
-	p, err := c.trials.by.Measure(ctx, in, c.Inference.MaxBatch, c.Inference.SLO/2)
+	ts.mu.Unlock()
+	p, err := ts.by.Measure(ctx, in, r.Inference.MaxBatch, r.Inference.SLO/2)
 	if err != nil {
 		return nil, fmt.Errorf("the trial on node %s: %w", in.Node, err)
 	}
@@ -113,20 +121,24 @@ func (c preparation) try(ctx context.Context, t *task, kind string) (*profiler.P
 	return p, nil
 }
 
-// newTrial is a trial without a place.
-func (c preparation) newTrial(t *task, prepared, kind string) *trial {
-	limits := c.Inference.Limits
-	config := cluster.Config{Batch: c.Inference.MaxBatch, Resources: cluster.Resources{
-		CPU: max(trialCPU, c.Inference.Requests.CPU), GPU: cluster.WholeDevice, Memory: cmp.Or(limits.Memory, trialMemory),
+// trialSpec is the instance of a trial without a place.
+func trialSpec(r revision, m Model, prepared string) cluster.InstanceSpec {
+	limits := r.Inference.Limits
+	config := cluster.Config{Batch: r.Inference.MaxBatch, Resources: cluster.Resources{
+		CPU: max(trialCPU, r.Inference.Requests.CPU), GPU: cluster.WholeDevice, Memory: cmp.Or(limits.Memory, trialMemory),
 	}}
 	if limits.CPU > 0 {
 		config.CPU = min(config.CPU, limits.CPU)
 	}
-	return &trial{fn: c.fn, kind: kind, placed: make(chan placed, 1), spec: cluster.InstanceSpec{
-		ID: keeper.NewID(c.Name), Function: c.Name, Revision: c.Revision, Config: config, Role: cluster.Trial,
-		Artefact: cluster.Artefact{Name: t.Name, Bundle: c.bundle, Model: prepared, Original: t.File, Images: t.Images, Shapes: latency.SizesOf(c.Function).Shapes, MaxShapes: c.Inference.MaxShapes},
-		Env:      c.Deployment.EnvVars, Secrets: c.secrets,
-	}}
+	sizes := latency.SizesOf(r.Function)
+	return cluster.InstanceSpec{
+		ID: keeper.NewID(r.Name), Function: r.Name, Revision: r.Revision, Config: config, Role: cluster.Trial,
+		Artefact: cluster.Artefact{
+			Name: m.Name, Bundle: r.bundle, Model: prepared, Original: m.File, Images: m.Images,
+			Shapes: sizes.Shapes, MaxShapes: r.Inference.MaxShapes,
+		},
+		Env: r.Deployment.EnvVars, Secrets: r.secrets,
+	}
 }
 
 // take reports whether trials find the times of one of the function's models.
@@ -139,31 +151,31 @@ func (ts *trials) untried(fn *function) bool {
 	return ts.by != nil && slices.ContainsFunc(fn.artefacts, func(a *artefact) bool { return a.profile.LeftOut != "" && ts.by.Takes(a.file) })
 }
 
-// place waits until a trial has a place.
-func (c preparation) place(ctx context.Context, x *trial) (placed, error) {
-	c.mu.Lock()
+// await waits until a trial has a place.
+func (ts *trials) await(ctx context.Context, x *trial) (placed, error) {
+	ts.mu.Lock()
 	// A provider that ended or a replica that led may have left one, which holds its GPU.
-	c.keeper.Claim(c.Name, func(known cluster.Instance) (*instance, string) {
+	ts.keeper.Claim(x.fn.Name, func(known cluster.Instance) (*instance, string) {
 		if known.Role == cluster.Trial {
 			return nil, leftTrial
 		}
 		return nil, keeper.Later
 	})
-	c.trials.waiting = append(c.trials.waiting, x)
-	c.mu.Unlock()
-	c.Wake()
+	ts.waiting = append(ts.waiting, x)
+	ts.mu.Unlock()
+	ts.wake()
 	select {
 	case p := <-x.placed:
 		return p, p.err
 	case <-ctx.Done():
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.trials.waiting = slices.DeleteFunc(c.trials.waiting, func(w *trial) bool { return w == x })
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	ts.waiting = slices.DeleteFunc(ts.waiting, func(w *trial) bool { return w == x })
 	select {
 	case p := <-x.placed: // It was placed just before.
 		if p.in != nil {
-			c.keeper.Retire(p.in, "its trial is not wanted any more")
+			ts.keeper.Retire(p.in, "its trial is not wanted any more")
 		}
 	default:
 	}
@@ -175,13 +187,13 @@ const leftTrial = "nobody waits for its trial any more"
 
 // place gives the trials that wait a place, or says why there is none. nodes are those of the look, of
 // which a plan may have used more since. The lock is held.
-func (ts *trials) place(k *keeper.Keeper[*instance], leading bool, nodes []cluster.Node) {
+func (ts *trials) place(leading bool, nodes []cluster.Node) {
 	for _, x := range ts.waiting {
 		if !leading {
 			x.placed <- placed{err: latency.ErrFollowing}
 			continue
 		}
-		k.Free(nodes)
+		ts.keeper.Free(nodes)
 		i, d, why := x.choose(nodes)
 		if d == nil {
 			x.placed <- placed{err: errors.New(why)}
@@ -191,8 +203,8 @@ func (ts *trials) place(k *keeper.Keeper[*instance], leading bool, nodes []clust
 		spec.Node, spec.Devices = nodes[i].Name, []string{d.UUID}
 		spec.Config.GPUMemory = wholeMemory(d)
 		in := &instance{function: x.fn, config: spec.Config.String(), origin: spec.Revision}
-		k.Add(in, &x.fn.trials, cluster.Instance{InstanceSpec: spec, State: cluster.Starting, StartedAt: time.Now()})
-		k.Start(in, nil)
+		ts.keeper.Add(in, &x.fn.trials, cluster.Instance{InstanceSpec: spec, State: cluster.Starting, StartedAt: time.Now()})
+		ts.keeper.Start(in, nil)
 		x.placed <- placed{in: in, memory: spec.Config.GPUMemory}
 	}
 	ts.waiting = nil
