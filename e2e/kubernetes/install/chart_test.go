@@ -32,6 +32,7 @@ func TestSchema(t *testing.T) {
 		"terminationGracePeriodSeconds=29":        "/terminationGracePeriodSeconds",
 		"extraArgs={log-level=debug}":             "/extraArgs/0",
 		"extraArgs={5}":                           "/extraArgs/0",
+		"extraEnv[0].value=1":                     "/extraEnv/0",
 		"functions.podSecurity=strict":            "/functions/podSecurity",
 		"functions.namespace=Models":              "/functions/namespace",
 		"functions.newNamespaces.quota.pods=many": "/functions/newNamespaces/quota/pods",
