@@ -151,7 +151,7 @@ func (f *ProviderFlags) complete() error {
 	if err := f.acme.check(f.tls); err != nil {
 		return err
 	}
-	if err := f.checkAccessKeys(); err != nil {
+	if err := checkAccessKeys(f.accessKeys); err != nil {
 		return err
 	}
 	// Instances have another working directory.
@@ -181,17 +181,17 @@ func (f *ProviderFlags) complete() error {
 	return f.checkNames()
 }
 
-// checkAccessKeys refuses a file of keys with which nobody could call a function.
-func (f *ProviderFlags) checkAccessKeys() error {
-	if f.accessKeys == "" {
+// checkAccessKeys refuses a file of keys with which nobody could call a function. "" is none.
+func checkAccessKeys(file string) error {
+	if file == "" {
 		return nil
 	}
-	text, err := provider.ReadKeysFile(f.accessKeys)
+	text, err := provider.ReadKeysFile(file)
 	if err == nil {
 		_, err = access.Parse(text)
 	}
 	if err != nil {
-		return fmt.Errorf("--access-keys %s: %w", f.accessKeys, err)
+		return fmt.Errorf("--access-keys %s: %w", file, err)
 	}
 	return nil
 }

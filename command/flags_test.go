@@ -56,13 +56,13 @@ func TestWrongAccessKeys(t *testing.T) {
 	for text, want := range map[string]string{"": "it is empty", "short": "line 1: an API key must have", strings.Repeat("k", 32): ""} {
 		dir := t.TempDir()
 		f := ProviderFlags{accessKeys: filepath.Join(dir, "keys")}
-		if err := f.checkAccessKeys(); err == nil || !strings.Contains(err.Error(), "--access-keys "+f.accessKeys+": open ") {
+		if err := checkAccessKeys(f.accessKeys); err == nil || !strings.Contains(err.Error(), "--access-keys "+f.accessKeys+": open ") {
 			t.Errorf("without a file: %v", err)
 		}
 		if err := os.WriteFile(f.accessKeys, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := f.checkAccessKeys(); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), "--access-keys "+f.accessKeys+": "+want) {
+		if err := checkAccessKeys(f.accessKeys); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), "--access-keys "+f.accessKeys+": "+want) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}

@@ -62,13 +62,13 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, escaped string) 
 	}
 	s.answerError(w, r, err)
 	if traced != nil {
-		s.endPublished(traced, name, r.Method, err)
+		endPublished(s, traced, name, r.Method, err)
 	}
 }
 
 // endPublished ends the trace of a request to be stored. Names that nobody has deployed are not bounded, so it shows
 // none of them.
-func (s *Server) endPublished(t *frame.Trace, name, method string, refused error) {
+func endPublished(s *Server, t *frame.Trace, name, method string, refused error) {
 	a, err := resolve(name)
 	if _, known := s.Annotations(name); err != nil || !known {
 		return

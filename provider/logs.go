@@ -25,7 +25,13 @@ type LogSource interface {
 }
 
 // logRoutes serves /system/logs.
-type logRoutes struct{ *Server }
+type logRoutes struct {
+	logs LogSource
+	// absent returns nil if there is a function, or may be one after a restart.
+	absent   func(a address) error
+	inFlight *web.Gate
+	now      func() time.Time
+}
 
 // show is GET /system/logs: one message a line, as JSON, sent as soon as it is there. It
 // shows the logs of a deleted function, too, for as long as they are kept.
@@ -38,10 +44,7 @@ func (s logRoutes) show(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	a := address{name: q.Name, namespace: q.Namespace}
-	_, gone := s.find(a)
-	if s.restored.isMissing(a.full()) {
-		gone = nil
-	}
+	gone := s.absent(a)
 	if gone != nil {
 		q.Follow = false
 	}

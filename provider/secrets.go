@@ -8,6 +8,7 @@ import (
 	"net/http"
 
 	"github.com/openfaas/faas-provider/types"
+	"github.com/rs/zerolog"
 
 	"github.com/faas-infer/faas-infer/provider/web"
 )
@@ -36,7 +37,15 @@ type Secrets interface {
 const maxSecretBody = 8 << 20
 
 // secretRoutes serves /system/secrets.
-type secretRoutes struct{ *Server }
+type secretRoutes struct {
+	secrets    Secrets
+	changes    changes
+	namespaces namespaces
+	locks      *web.KeyedMutex
+	// reload reads a secret again that guards functions.
+	reload func(source)
+	log    zerolog.Logger
+}
 
 // list is GET /system/secrets: names, never values. A namespace that does not exist has
 // no secrets, as it has no functions.
@@ -100,14 +109,14 @@ func (s secretRoutes) change(w http.ResponseWriter, r *http.Request, valued bool
 	if valued && len(of.RawValue) == 0 {
 		return web.Refuse(http.StatusBadRequest, `value is not set: give the secret's value as text in "value", or as base64 in "rawValue"`)
 	}
-	defer s.namespaceLocks.Share(of.Namespace)()
+	defer s.locks.Share(of.Namespace)()
 	if err := s.namespaces.require(of.Namespace); err != nil {
 		return err
 	}
 	if err := change(of); err != nil {
 		return err
 	}
-	s.callers.reload(source{of.Namespace, of.Name})
+	s.reload(source{of.Namespace, of.Name})
 	s.log.Info().Str("secret", of.Name).Str("namespace", of.Namespace).Str("method", r.Method).Msg("secret changed")
 	w.WriteHeader(http.StatusAccepted)
 	return nil

@@ -236,8 +236,15 @@ func (s *Server) routes(prometheus http.Handler) {
 	s.system.Handle("/system/info", s.route(byMethod{http.MethodGet: gatewayRoutes{s}.info}))
 	s.system.Handle("/system/alert", s.route(byMethod{http.MethodPost: gatewayRoutes{s}.alert}))
 	s.system.Handle("/system/telemetry", s.route(byMethod{http.MethodGet: s.telemetry}))
-	s.system.Handle("/system/logs", s.route(byMethod{http.MethodGet: logRoutes{s}.show}))
-	secrets, spaces := secretRoutes{s}, namespaceRoutes{s}
+	absent := func(a address) error {
+		_, err := s.find(a)
+		if s.restored.isMissing(a.full()) {
+			return nil
+		}
+		return err
+	}
+	s.system.Handle("/system/logs", s.route(byMethod{http.MethodGet: logRoutes{s.logs, absent, s.inFlight, s.now}.show}))
+	secrets, spaces := secretRoutes{s.secrets, s.changes, s.namespaces, &s.namespaceLocks, s.callers.reload, s.log}, namespaceRoutes{s}
 	s.system.Handle("/system/secrets", s.route(byMethod{
 		http.MethodGet: secrets.list, http.MethodPost: secrets.create, http.MethodPut: secrets.update, http.MethodDelete: secrets.delete}))
 	s.system.Handle("/system/namespaces", s.route(byMethod{http.MethodGet: spaces.list}))
