@@ -40,7 +40,7 @@ func (d *desk) payloads(t *testing.T) {
 			}
 		}
 	}))
-	s := d.up(t)
+	s := d.up(t, "--listen", "127.0.0.1:8081") // The page's clients of gRPC go there.
 	d.end = func() { s.stop(t) }
 	deploy(t, s.faas, function("photos", "photos:latest", "5s", "infer.image", "32x32"))
 	python := clientsPython(t)
