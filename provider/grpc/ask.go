@@ -126,6 +126,7 @@ func (c *call) ask(method, path string, given http.Header, body *web.ReadBody, l
 	r.Body, r.ContentLength = http.NoBody, int64(length)
 	if body != nil {
 		r.Body = body
+		defer body.Close()
 	}
 	a := &answer{bodies: c.server.options.Bodies, header: http.Header{}, take: take}
 	defer a.release()

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -70,7 +71,13 @@ func modelInfer(c *call) error {
 func modelStreamInfer(c *call) error {
 	defer c.unblock()()
 	var answering sync.WaitGroup
-	defer answering.Wait()
+	var panicked atomic.Pointer[any]
+	defer func() {
+		answering.Wait()
+		if p := panicked.Load(); p != nil {
+			panic(*p) // The call's handler has who recovers.
+		}
+	}()
 	slots := make(chan struct{}, maxPipelined)
 	turn := make(chan struct{})
 	close(turn)
@@ -87,6 +94,9 @@ func modelStreamInfer(c *call) error {
 		turn = after
 		answering.Go(func() {
 			defer func() {
+				if p := recover(); p != nil {
+					panicked.Store(&p)
+				}
 				<-slots
 				close(after)
 			}()

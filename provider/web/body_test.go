@@ -3,7 +3,9 @@ package web
 import (
 	"errors"
 	"io"
+	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 )
@@ -75,3 +77,30 @@ func TestGrowthIsAmortised(t *testing.T) {
 type readerFunc func(p []byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+// A body that has been read is taken over without a copy, and cannot be read after it is closed.
+func TestReadBody(t *testing.T) {
+	reader := NewBodyReader(100, time.Minute, 1<<20)
+	r := httptest.NewRequest("POST", "/", strings.NewReader("ab12345"))
+	held, err := reader.Read(nil, r, "", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := NewReadBody(&held, held.Content()[2:])
+	r.Body, r.ContentLength = body, 5
+	taken, err := reader.Read(nil, r, "f", 10)
+	if err != nil || string(taken.Content()) != "12345" || held.BodyBuffer != nil || held.Held() != 0 || taken.Held() != 17 {
+		t.Errorf("%q is taken over, with %d bytes held, %v", taken.Content(), taken.Held(), err)
+	}
+	taken.Release()
+	if first, err := io.ReadAll(io.LimitReader(body, 2)); err != nil || string(first) != "12" {
+		t.Errorf("its beginning is %q, %v", first, err)
+	}
+	_ = body.Close()
+	if _, err := body.Read(make([]byte, 1)); !errors.Is(err, http.ErrBodyReadAfterClose) {
+		t.Errorf("after it is closed: %v", err)
+	}
+	if reader.Held() != 0 {
+		t.Errorf("%d bytes are held", reader.Held())
+	}
+}

@@ -2,25 +2,47 @@ package web
 
 import (
 	"bytes"
-	"io"
+	"net/http"
+	"sync"
 )
 
 // ReadBody is a request's body that has been read and is held already. [BodyReader.Read] takes it over
-// without a copy. Anybody else reads it like another body.
+// without a copy. Anybody else reads it like another body, until Close.
 type ReadBody struct {
-	io.Reader
 	held    *Body
 	content []byte
+
+	mu     sync.Mutex
+	reader bytes.Reader
+	closed bool
 }
 
 // NewReadBody returns a body of the content, which lies in the buffer of held or in memory that held
-// counts. held is empty after a BodyReader has taken it over; otherwise free and release it.
+// counts. held is empty after a BodyReader has taken it over; otherwise close the body before you free and
+// release held: a transport may read a request's body after it has returned the answer.
 func NewReadBody(held *Body, content []byte) *ReadBody {
-	return &ReadBody{bytes.NewReader(content), held, content}
+	b := &ReadBody{held: held, content: content}
+	b.reader.Reset(content)
+	return b
 }
 
-// Close implements io.Closer. It does nothing.
-func (b *ReadBody) Close() error { return nil }
+// Read implements io.Reader. After Close it returns [http.ErrBodyReadAfterClose].
+func (b *ReadBody) Read(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return 0, http.ErrBodyReadAfterClose
+	}
+	return b.reader.Read(p)
+}
+
+// Close implements io.Closer.
+func (b *ReadBody) Close() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed = true
+	return nil
+}
 
 // hand gives the body to the charge of another holder, which also takes head bytes. After an error
 // nothing is held, and the buffer stays where it was.
