@@ -29,6 +29,7 @@ var pages = map[string]func(*desk, *testing.T){
 	"tuning":          nil,
 	"variants":        nil,
 	"programs":        nil,
+	"access":          nil,
 	"one-machine":     nil,
 	"partition":       nil,
 	"troubleshooting": nil,
