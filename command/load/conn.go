@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -72,8 +73,11 @@ func (c *conn) ready(ctx context.Context, deadline time.Time) error {
 	if err != nil {
 		return err
 	}
-	c.net = n
 	c.forget = context.AfterFunc(ctx, func() { n.Close() })
+	if c.endpoint.tls != nil {
+		n = tls.Client(n, c.endpoint.tls) // The handshake is part of the first request.
+	}
+	c.net = n
 	c.reader.Reset(n)
 	return nil
 }
@@ -82,9 +86,7 @@ func (c *conn) exchange(header, body []byte, deadline time.Time) (status int, cl
 	if err := c.net.SetDeadline(deadline); err != nil {
 		return 0, false, err
 	}
-	c.head = c.endpoint.appendHead(c.head[:0], header, len(body))
-	request := net.Buffers{c.head, body}
-	_, broken := request.WriteTo(c.net)
+	broken := c.send(header, body)
 	// A server may refuse a body without reading it: it answers and closes early.
 	response, err := c.response()
 	if broken != nil && err != nil {
@@ -103,6 +105,19 @@ func (c *conn) exchange(header, body []byte, deadline time.Time) (status int, cl
 		return 0, false, fmt.Errorf("reading the answer: %w", err)
 	}
 	return response.StatusCode, response.Close || broken != nil, nil
+}
+
+// send writes a request.
+func (c *conn) send(header, body []byte) error {
+	c.head = c.endpoint.appendHead(c.head[:0], header, len(body))
+	if c.endpoint.tls != nil {
+		c.head = append(c.head, body...) // A small request is one record.
+		_, err := c.net.Write(c.head)
+		return err
+	}
+	request := net.Buffers{c.head, body}
+	_, err := request.WriteTo(c.net)
+	return err
 }
 
 // response reads the final answer up to its body.
@@ -132,6 +147,9 @@ func (c *conn) close() {
 // closedByPeer checks, without waiting, whether an idle connection has anything to
 // read: an end of file, an error, or an answer that nobody asked for.
 func closedByPeer(n net.Conn) bool {
+	if secure, ok := n.(*tls.Conn); ok {
+		n = secure.NetConn()
+	}
 	sc, ok := n.(syscall.Conn)
 	if !ok {
 		return false

@@ -2,6 +2,7 @@ package load
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -270,6 +271,35 @@ func TestRunOverUnixSocket(t *testing.T) {
 	}, 2, func() {})
 	if r.Good != r.Requests {
 		t.Errorf("%d good of %d: %v %v", r.Good, r.Requests, r.Codes, r.FirstError)
+	}
+}
+
+// A target with TLS gets its requests over kept connections of TLS.
+func TestTLS(t *testing.T) {
+	var opened atomic.Int64
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.TLS == nil {
+			t.Error("a request without TLS")
+		}
+		_, _ = io.Copy(w, r.Body)
+	}))
+	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			opened.Add(1)
+		}
+	}
+	s.StartTLS()
+	defer s.Close()
+	target := Target{Name: "secure", URL: s.URL, TLS: &tls.Config{InsecureSkipVerify: true}, Body: Cycle([]byte("body")),
+		Verify: func(_ int, answer []byte) error {
+			if string(answer) != "body" {
+				return fmt.Errorf("answer %q", answer)
+			}
+			return nil
+		}}
+	r := closedLoop(t, target, 2, func() { opened.Store(0) })
+	if r.Good != r.Requests || opened.Load() > 2 {
+		t.Errorf("%d good of %d over %d connections: %v %v", r.Good, r.Requests, opened.Load(), r.Codes, r.FirstError)
 	}
 }
 

@@ -3,6 +3,7 @@ package load
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"net/http"
@@ -16,8 +17,11 @@ import (
 type Target struct {
 	// Name identifies the target in results.
 	Name string
-	// URL receives the requests; its scheme must be http.
+	// URL receives the requests; its scheme must be http, or https if TLS is set.
 	URL string
+	// TLS, if set, is the configuration of TLS to a URL with https. It must name the server, or skip the
+	// verification of its certificate.
+	TLS *tls.Config
 	// Socket, if set, is the path of a Unix socket that receives the requests
 	// instead. URL then only gives the path and the Host header.
 	Socket string
@@ -69,6 +73,7 @@ type endpoint struct {
 	network, address string
 	method           string
 	prefix           []byte
+	tls              *tls.Config // nil for plain HTTP
 }
 
 // connect returns a carrier to the endpoint. keep says whether it returns bodies.
@@ -105,12 +110,16 @@ func (t *Target) resolve() (*endpoint, error) {
 	if err != nil {
 		return nil, fmt.Errorf("target %s: %w", t.Name, err)
 	}
-	if u.Scheme != "http" || u.Host == "" {
-		return nil, fmt.Errorf("target %s: URL is %q: it must start with http://HOST", t.Name, t.URL)
+	scheme := "http"
+	if t.TLS != nil {
+		scheme = "https"
 	}
-	e := &endpoint{network: "tcp", address: u.Host, method: t.Method}
+	if u.Scheme != scheme || u.Host == "" {
+		return nil, fmt.Errorf("target %s: URL is %q: it must start with %s://HOST", t.Name, t.URL, scheme)
+	}
+	e := &endpoint{network: "tcp", address: u.Host, method: t.Method, tls: t.TLS}
 	if u.Port() == "" {
-		e.address = net.JoinHostPort(u.Hostname(), "80")
+		e.address = net.JoinHostPort(u.Hostname(), scheme)
 	}
 	if t.Socket != "" {
 		e.network, e.address = "unix", t.Socket

@@ -24,6 +24,11 @@ type way struct {
 	name, url string
 	// pid is the process that answers at url, 0 if it is not known.
 	pid int
+	// arguments are those of that process, nil if it is not this program.
+	arguments []string
+	// change, if set, makes a request one of this way. about is a part of the results' notes.
+	change func(*load.Target)
+	about  string
 	// p50, p99, rps and cpu hold one figure per round. cpu is the processor time of that process for
 	// each request, in µs.
 	p50, p99, rps, cpu []float64
@@ -114,7 +119,7 @@ func start(ctx context.Context, o rig.Options, s *rig.Subject) (ways []*way, sto
 		if err := c.Answers(ctx, url+"/v2/health/ready"); err != nil {
 			return nil, stop, err
 		}
-		ways = append(ways, &way{name: []string{"direct", "provider", "faas_proxy"}[i], url: url + "/", pid: c.Process.Pid})
+		ways = append(ways, &way{name: []string{"direct", "provider", "faas_proxy"}[i], url: url + "/", pid: c.Process.Pid, arguments: arguments})
 	}
 	return ways, stop, nil
 }
@@ -145,9 +150,13 @@ func measureWays(ctx context.Context, ways []*way, target load.Target, clients i
 	}
 	for round := range rounds + 1 {
 		for _, w := range ways {
-			target.Name, target.URL = w.name, w.url
+			t := target
+			t.Name, t.URL = w.name, w.url
+			if w.change != nil {
+				w.change(&t)
+			}
 			before := w.used()
-			result, err := load.RunClosed(ctx, target, clients, each)
+			result, err := load.RunClosed(ctx, t, clients, each)
 			if err != nil {
 				return err
 			}

@@ -2,18 +2,31 @@ package bench
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/tls"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
 	"github.com/faas-infer/faas-infer/cluster/local/process"
+	"github.com/faas-infer/faas-infer/command/load"
 	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/instance/engine"
+	"github.com/faas-infer/faas-infer/lab/peers"
 	"github.com/faas-infer/faas-infer/lab/rig"
+	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
 // Frontdoor configures RunFrontdoor. Envoy and HAProxy are the paths of these programs, "" to leave
@@ -24,6 +37,9 @@ type Frontdoor struct {
 	// Each is how long each way is measured per round.
 	Each time.Duration
 }
+
+// elements is the number of elements of the requests of RunFrontdoor.
+const elements = 64
 
 // door is a proxy in front of the instance.
 type door struct {
@@ -107,9 +123,121 @@ func (d door) start(ctx context.Context, o rig.Options, dir, instance string) (*
 	return &way{name: d.name, url: "http://" + address + "/", pid: c.Process.Pid}, c, nil
 }
 
-// RunFrontdoor measures what the provider adds to a call of an instance as its clients' only server,
-// against the stock gateway in front of the provider, and against proxies in front of the instance. All are measured in
-// turn on the same cores.
+// address returns the address in a way's URL.
+func (w *way) address() string {
+	_, rest, _ := strings.Cut(w.url, "://")
+	address, _, _ := strings.Cut(rest, "/")
+	return address
+}
+
+// startFull starts a front like that of ours with everything switched on, and a collector in this process. stop
+// returns an error if the collector has got no trace.
+func startFull(ctx context.Context, o rig.Options, dir string, ours *way) (*way, func() error, error) {
+	var key [16]byte
+	_, _ = rand.Read(key[:]) // It never fails.
+	keys := filepath.Join(dir, "keys")
+	if err := os.WriteFile(keys, fmt.Appendf(nil, "bench %x\n", key), 0o600); err != nil {
+		return nil, nil, fmt.Errorf("API keys: %w", err)
+	}
+	address, err := engine.FreeAddress()
+	if err != nil {
+		return nil, nil, err
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, nil, err
+	}
+	var exports atomic.Int64
+	collector := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if n, err := io.Copy(io.Discard, r.Body); err == nil && n > 0 && r.URL.Path == "/v1/traces" {
+			exports.Add(1)
+		}
+	})}
+	go func() { _ = collector.Serve(l) }()
+	// The last of two equal flags counts.
+	c, err := o.Start(append(slices.Clone(ours.arguments), "--kind", "full", "--listen", address,
+		"--keys", keys, "--collector", "http://"+l.Addr().String())...)
+	if err != nil {
+		collector.Close()
+		return nil, nil, err
+	}
+	stop := sync.OnceValue(func() error {
+		c.Stop() // It exports the rest.
+		collector.Close()
+		if exports.Load() == 0 {
+			return fmt.Errorf("the collector has got no trace: %s", c.Said())
+		}
+		return nil
+	})
+	if err := c.Answers(ctx, "http://"+address+"/healthz"); err != nil {
+		_ = stop()
+		return nil, nil, err
+	}
+	change := func(t *load.Target) {
+		t.Header = t.Header.Clone()
+		t.Header.Set("X-API-Key", fmt.Sprintf("%x", key))
+		t.TLS = &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13} // The certificate is the front's own.
+	}
+	return &way{name: "full", url: "https://" + address + "/function/" + rig.FunctionName + "/", pid: c.Process.Pid, change: change,
+		about: "; a process like that of ours with the provider's own parts switched on: TLS 1.3 over kept connections, X-API-Key, a rate limit, 1 % of the requests traced"}, stop, nil
+}
+
+// messages is a codec of gRPC that leaves messages as they are.
+type messages struct{}
+
+// Marshal implements encoding.Codec.
+func (messages) Marshal(v any) ([]byte, error) { return v.([]byte), nil }
+
+// Unmarshal implements encoding.Codec.
+func (messages) Unmarshal(message []byte, v any) error {
+	*v.(*[]byte) = message
+	return nil
+}
+
+// Name implements encoding.Codec.
+func (messages) Name() string { return "proto" }
+
+// dialGRPC returns the way of grpc-go's client over one connection to ours.
+func dialGRPC(ours *way) (*way, func(), error) {
+	data := make([]byte, elements*4)
+	message, _, err := peers.EncodeMessage(rig.FunctionName, []tensor.Tensor{{Name: "input", Type: tensor.FP32, Shape: []int64{1, elements}, Data: data}})
+	if err != nil {
+		return nil, nil, err
+	}
+	conn, err := grpc.NewClient(ours.address(), grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.ForceCodec(messages{})))
+	if err != nil {
+		return nil, nil, fmt.Errorf("client of gRPC: %w", err)
+	}
+	change := func(t *load.Target) {
+		t.Body = func(int) []byte { return message }
+		t.Send = func(ctx context.Context, message []byte) (int, []byte, error) {
+			var answer []byte
+			err := conn.Invoke(ctx, peers.ModelInfer, message, &answer)
+			return http.StatusOK, answer, err
+		}
+	}
+	return &way{name: "grpc", url: ours.url, pid: ours.pid, change: change,
+			about: "; ModelInfer with raw contents by grpc-go's client over one connection, the others by the bench's own client of HTTP/1.1"},
+		func() { conn.Close() }, nil
+}
+
+// addGRPC adds the medians over the rounds of gRPC to ours.
+func addGRPC(r *report.Report, clients int, direct, ours, w *way) {
+	note := fmt.Sprintf("%d clients, median of %d rounds, on %d cores%s", clients, rounds, runtime.NumCPU(), w.about)
+	if clients == 1 {
+		r.Add("grpc.added_p50_us", rig.Median(pairs(w.p50, direct.p50, minus)), "µs", "gRPC to ours over direct, "+note)
+		r.Add("grpc.added_p99_us", rig.Median(pairs(w.p99, direct.p99, minus)), "µs", "gRPC to ours over direct, "+note)
+		return
+	}
+	r.Add("grpc.rps", rig.Median(w.rps), "requests/s", note)
+	r.Add("grpc.cpu_us", rig.Median(w.cpu), "µs", "processor time of the provider for each request, "+note)
+	r.Add("ratio.grpc_over_http", rig.Median(pairs(w.rps, ours.rps, over)), "ratio", note)
+}
+
+// RunFrontdoor measures what the provider adds to a call of an instance as its clients' only server, plain, with
+// everything on and over gRPC, against the stock gateway in front of the provider, and against proxies in front of the
+// instance. All are measured in turn on the same cores.
 func RunFrontdoor(ctx context.Context, o rig.Options, f Frontdoor) (*report.Report, error) {
 	o.Program = process.Self()
 	s, err := rig.NewSubject("identity")
@@ -123,16 +251,24 @@ func RunFrontdoor(ctx context.Context, o rig.Options, f Frontdoor) (*report.Repo
 	}
 	defer stop()
 	ways = ways[:2] // Without faas-provider's proxy.
-	ways[1].name = "ours"
-	address := func(w *way) string {
-		host, _, _ := strings.Cut(strings.TrimPrefix(w.url, "http://"), "/")
-		return host
+	direct, ours := ways[0], ways[1]
+	ours.name = "ours"
+	full, stopFull, err := startFull(ctx, o, s.Dir, ours)
+	if err != nil {
+		return nil, err
 	}
+	defer stopFull() // Its error counts at the end of a run.
+	overGRPC, hangUp, err := dialGRPC(ours)
+	if err != nil {
+		return nil, err
+	}
+	defer hangUp()
+	ways = append(ways, full)
 	for _, d := range f.doors() {
 		if d.program == "" {
 			continue
 		}
-		w, c, err := d.start(ctx, o, s.Dir, address(ways[0]))
+		w, c, err := d.start(ctx, o, s.Dir, direct.address())
 		if err != nil {
 			return nil, err
 		}
@@ -140,29 +276,30 @@ func RunFrontdoor(ctx context.Context, o rig.Options, f Frontdoor) (*report.Repo
 		ways = append(ways, w)
 	}
 	if f.Stock {
-		url, stop, err := o.Gateway(ctx, address(ways[1]), "", s.Dir)
+		url, stop, err := o.Gateway(ctx, ours.address(), "", s.Dir)
 		if err != nil {
 			return nil, err
 		}
 		defer stop()
 		ways = append(ways, &way{name: "stock", url: url + "/function/" + rig.FunctionName + "/"})
 	}
-	target, err := identityTarget(64)
+	target, err := identityTarget(elements)
 	if err != nil {
 		return nil, err
 	}
 	r := report.New("bench frontdoor", time.Now())
 	for _, clients := range []int{1, 16} {
 		fmt.Fprintf(o.Log, "%d clients\n", clients)
-		if err := measureWays(ctx, ways, target, clients, f.Each); err != nil {
+		if err := measureWays(ctx, append(ways, overGRPC), target, clients, f.Each); err != nil {
 			return nil, err
 		}
 		addDoors(r, clients, ways)
+		addGRPC(r, clients, direct, ours, overGRPC)
 	}
-	return r, nil
+	return r, stopFull()
 }
 
-// addDoors adds the medians over the rounds. ways are direct, ours, and others.
+// addDoors adds the medians over the rounds. ways are direct, ours, full, and others.
 func addDoors(r *report.Report, clients int, ways []*way) {
 	note := fmt.Sprintf("%d clients, median of %d rounds, on %d cores", clients, rounds, runtime.NumCPU())
 	direct, ours := ways[0], ways[1]
@@ -179,15 +316,18 @@ func addDoors(r *report.Report, clients int, ways []*way) {
 			if w != ours {
 				prefix = w.name + "." + prefix
 			}
-			r.Add(prefix+"p50_us", rig.Median(pairs(w.p50, direct.p50, minus)), "µs", w.name+" over direct, "+note)
-			r.Add(prefix+"p99_us", rig.Median(pairs(w.p99, direct.p99, minus)), "µs", w.name+" over direct, "+note)
+			about := w.name + " over direct, " + note + w.about
+			r.Add(prefix+"p50_us", rig.Median(pairs(w.p50, direct.p50, minus)), "µs", about)
+			r.Add(prefix+"p99_us", rig.Median(pairs(w.p99, direct.p99, minus)), "µs", about)
 		}
 		return
 	}
 	r.Add("ratio.ours_over_direct", rig.Median(pairs(ours.rps, direct.rps, over)), "ratio", note)
+	full := ways[2]
+	r.Add("ratio.full_over_direct", rig.Median(pairs(full.rps, direct.rps, over)), "ratio", note+full.about)
 	share := pairs(direct.cpu, ours.cpu, func(d, o float64) float64 { return d / (d + o) })
 	r.Add("engine_share", rig.Median(share), "ratio", "the instance's part of the processor time of both, "+note)
-	for _, w := range ways[2:] {
+	for _, w := range ways[3:] {
 		r.Add("ratio.ours_over_"+w.name, rig.Median(pairs(ours.rps, w.rps, over)), "ratio", note)
 	}
 	if i := slices.IndexFunc(ways, func(w *way) bool { return w.name == "envoy" }); i > 0 {

