@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -222,17 +223,43 @@ func dialGRPC(ours *way) (*way, func(), error) {
 		func() { conn.Close() }, nil
 }
 
-// addGRPC adds the medians over the rounds of gRPC to ours.
-func addGRPC(r *report.Report, clients int, direct, ours, w *way) {
+// dialHTTP returns the way of net/http's client to ours. It is as general as grpc-go's, so the two compare the
+// protocols; the bench's own client does far less.
+func dialHTTP(ours *way) (*way, func()) {
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16}}
+	change := func(t *load.Target) {
+		header, url := t.Header, t.URL
+		t.Send = func(ctx context.Context, body []byte) (int, []byte, error) {
+			request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+			if err != nil {
+				return 0, nil, err
+			}
+			request.Header = header
+			response, err := client.Do(request)
+			if err != nil {
+				return 0, nil, err
+			}
+			defer response.Body.Close()
+			answer, err := io.ReadAll(response.Body)
+			return response.StatusCode, answer, err
+		}
+	}
+	return &way{name: "nethttp", url: ours.url, pid: ours.pid, change: change}, client.CloseIdleConnections
+}
+
+// addGRPC adds the medians over the rounds of gRPC to ours, and of ours with net/http's client.
+func addGRPC(r *report.Report, clients int, direct, ours, w, netHTTP *way) {
 	note := fmt.Sprintf("%d clients, median of %d rounds, on %d cores%s", clients, rounds, runtime.NumCPU(), w.about)
 	if clients == 1 {
 		r.Add("grpc.added_p50_us", rig.Median(pairs(w.p50, direct.p50, minus)), "µs", "gRPC to ours over direct, "+note)
 		r.Add("grpc.added_p99_us", rig.Median(pairs(w.p99, direct.p99, minus)), "µs", "gRPC to ours over direct, "+note)
+		r.Add("grpc.over_nethttp_p50_us", rig.Median(pairs(w.p50, netHTTP.p50, minus)), "µs", "gRPC over HTTP/1.1 by net/http's client, "+note)
 		return
 	}
 	r.Add("grpc.rps", rig.Median(w.rps), "requests/s", note)
 	r.Add("grpc.cpu_us", rig.Median(w.cpu), "µs", "processor time of the provider for each request, "+note)
 	r.Add("ratio.grpc_over_http", rig.Median(pairs(w.rps, ours.rps, over)), "ratio", note)
+	r.Add("ratio.grpc_over_nethttp", rig.Median(pairs(w.rps, netHTTP.rps, over)), "ratio", "HTTP/1.1 by net/http's client, "+note)
 }
 
 // RunFrontdoor measures what the provider adds to a call of an instance as its clients' only server, plain, with
@@ -263,6 +290,8 @@ func RunFrontdoor(ctx context.Context, o rig.Options, f Frontdoor) (*report.Repo
 		return nil, err
 	}
 	defer hangUp()
+	netHTTP, closeIdle := dialHTTP(ours)
+	defer closeIdle()
 	ways = append(ways, full)
 	for _, d := range f.doors() {
 		if d.program == "" {
@@ -290,11 +319,11 @@ func RunFrontdoor(ctx context.Context, o rig.Options, f Frontdoor) (*report.Repo
 	r := report.New("bench frontdoor", time.Now())
 	for _, clients := range []int{1, 16} {
 		fmt.Fprintf(o.Log, "%d clients\n", clients)
-		if err := measureWays(ctx, append(ways, overGRPC), target, clients, f.Each); err != nil {
+		if err := measureWays(ctx, append(ways, overGRPC, netHTTP), target, clients, f.Each); err != nil {
 			return nil, err
 		}
 		addDoors(r, clients, ways)
-		addGRPC(r, clients, direct, ours, overGRPC)
+		addGRPC(r, clients, direct, ours, overGRPC, netHTTP)
 	}
 	return r, stopFull()
 }
