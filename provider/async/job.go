@@ -36,7 +36,7 @@ func (j *job) follow(ctx context.Context) context.Context {
 // unfollow is called when the message is not in hand any more.
 func (j *job) unfollow() {
 	if j.held != nil {
-		j.hand.leave(j.m.Sequence, j.held)
+		j.hand.drop(j.m.Sequence, j.held)
 	}
 }
 
@@ -72,19 +72,27 @@ func (j *job) finish(reason string, o outcome) bool {
 }
 
 // record stores what became of the request, before its message leaves the queue. It returns what becomes of
-// the message: a cancelled one leaves it.
+// the message: a cancelled one leaves it. Clients find the request in the store then, and not in hand: one
+// that is cancelled while its record is being written gets another record.
 func (j *job) record(ctx context.Context, v queue.Verdict) queue.Verdict {
 	if j.held == nil {
 		return v
 	}
 	p := j.hand.change(j.held, func(*Progress) {})
+	for left := false; !left; p, left = j.hand.leave(j.m.Sequence, j.held, p.State) {
+		if p.ended() || p.State == Retrying {
+			j.store(ctx, p)
+		}
+	}
 	if p.State == Cancelled {
 		j.Metrics.Cancelled()
-		v = queue.Verdict{}
+		return queue.Verdict{}
 	}
-	if !p.ended() && p.State != Retrying {
-		return v
-	}
+	return v
+}
+
+// store stores what is known of the request.
+func (j *job) store(ctx context.Context, p Progress) {
 	j.m.Executed()
 	r := record{Progress: p}
 	if j.m.Header.Get(idHeader) != byNumber {
@@ -94,7 +102,6 @@ func (j *job) record(ctx context.Context, v queue.Verdict) queue.Verdict {
 		j.Logger.Warn().Err(err).Str("function", j.name).
 			Msg("cannot store what became of a queued request; its state stays what was known before")
 	}
-	return v
 }
 
 // identify gives a request without X-Call-Id its ID.

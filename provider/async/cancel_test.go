@@ -1,0 +1,78 @@
+package async
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/faas-infer/faas-infer/instance/frame"
+	"github.com/faas-infer/faas-infer/provider/async/queue"
+)
+
+// storing replaces the stream of states: before gets each record before it counts as stored.
+func (r *rig) storing(t testing.TB, before func(one record)) {
+	t.Helper()
+	if err := r.broker.JetStream().DeleteStream(t.Context(), queue.StateStream); err != nil {
+		t.Fatal(err)
+	}
+	n, connection := 0, r.broker.Settling()
+	_, err := connection.Subscribe(queue.StateSubjects+">", func(m *nats.Msg) {
+		var one record
+		if err := json.Unmarshal(m.Data, &one); err != nil {
+			t.Error(err)
+		}
+		before(one)
+		n++
+		_ = m.Respond(fmt.Appendf(nil, `{"stream":%q,"seq":%d}`, queue.StateStream, n)) // The publisher may have given up.
+	})
+	if err == nil {
+		err = connection.FlushTimeout(time.Minute)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// isEmpty waits until the queue is empty.
+func (r *rig) isEmpty(t testing.TB) {
+	t.Helper()
+	until(t, "an empty queue", func() bool {
+		s, err := r.Status(t.Context())
+		return err == nil && s.Queued+uint64(s.InFlight) == 0
+	})
+}
+
+// A request that is cancelled while the record of its failed try is being stored is not executed again.
+func TestCancelWhileATryIsRecorded(t *testing.T) {
+	var tries atomic.Int32
+	r := start(t, func(context.Context, string, *frame.Request) (*frame.Response, error) {
+		tries.Add(1)
+		return respond(503, ""), nil
+	}, quickly)
+	stored := make(chan Progress, 8)
+	r.storing(t, func(one record) {
+		if one.State == Retrying {
+			sequence, _ := r.broker.Sequence(one.ID)
+			if p, ok := r.follower.hand.stop(sequence, time.Now()); !ok || p.State != Cancelled {
+				t.Errorf("cancelled: %+v, %v", p, ok)
+			}
+		}
+		stored <- one.Progress
+	})
+	r.send(t, "echo", "x")
+	if p := <-stored; p.State != Retrying {
+		t.Errorf("first: %+v", p)
+	}
+	if p := <-stored; p.State != Cancelled || p.Ended.IsZero() || !p.Next.IsZero() {
+		t.Errorf("then: %+v", p)
+	}
+	r.isEmpty(t)
+	if n := tries.Load(); n != 1 {
+		t.Errorf("%d executions", n)
+	}
+}
