@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider/async/queue"
+	"github.com/faas-infer/faas-infer/provider/async/retry"
 )
 
 // storing replaces the stream of states: before gets each record before it counts as stored.
@@ -74,5 +76,51 @@ func TestCancelWhileATryIsRecorded(t *testing.T) {
 	r.isEmpty(t)
 	if n := tries.Load(); n != 1 {
 		t.Errorf("%d executions", n)
+	}
+}
+
+// A request is cancelled although the record of its failed try is stored only after the client's DELETE has
+// read what was stored before.
+func TestCancelBeforeATryIsRecorded(t *testing.T) {
+	r := start(t, func(context.Context, string, *frame.Request) (*frame.Response, error) { return respond(503, ""), nil },
+		func(o *Options) {
+			o.Functions = &deployed{by: map[string]map[string]string{"echo.openfaas-fn": {retry.MinWait: "1h", retry.MaxWait: "1h"}}}
+		})
+	url := r.send(t, "echo", "x")
+	r.reaches(t, url, Retrying)
+	sequence, _ := r.broker.Sequence(strings.TrimPrefix(url, single))
+	until(t, "nobody has it in hand", func() bool { _, ok := r.follower.hand.look(sequence); return !ok })
+	f, cancelled, late := r.follower, 0, 0
+	count := f.cancelled
+	f.several, f.cancelled = true, func() {
+		cancelled++
+		count()
+	}
+	// The replica asks the others after it has read what is stored.
+	_, err := r.broker.Settling().Subscribe(controlSubject, func(m *nats.Msg) {
+		one, err := f.states.get(t.Context(), strings.TrimPrefix(url, single))
+		if one.Attempts = 2; err == nil {
+			err = f.states.put(t.Context(), one)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		late++
+		_ = m.Respond(nil) // Nobody has it in hand.
+	})
+	if err == nil {
+		err = r.broker.Settling().FlushTimeout(time.Minute)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := r.progress(t, "DELETE", url)
+	f.several = false
+	if p.State != Cancelled || p.Attempts != 2 || !p.Next.IsZero() || cancelled != 1 || late != 1 {
+		t.Errorf("%+v, counted %d times, %d late records", p, cancelled, late)
+	}
+	r.isEmpty(t)
+	if again := r.progress(t, "GET", url); again.State != Cancelled {
+		t.Errorf("then: %+v", again)
 	}
 }
