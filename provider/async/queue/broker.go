@@ -87,6 +87,10 @@ type Broker struct {
 
 	// ids is the key of the IDs, nil if there are none.
 	ids atomic.Pointer[[]byte]
+	// lacking is why the last try to have the streams of states and results failed, nil if it did not. The next
+	// try is not before followAt. Only OpenBroker and then maintain use them.
+	lacking  error
+	followAt time.Time
 	// trouble is the reason why messages are refused now, nil if they are accepted.
 	trouble atomic.Pointer[error]
 	check   chan struct{}

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -84,38 +85,62 @@ func following(o BrokerOptions) ([]jetstream.StreamConfig, error) {
 	return all, nil
 }
 
-// makeFollowing creates the streams of states and results, or changes their sizes. The queue works
-// without them, so a server without room for them is no error.
+// followPatience is how long the server may take for the streams of states and results in one try.
+const followPatience = 5 * time.Second
+
+// follow creates the streams of states and results, or changes them. They hold what may be lost: without
+// them the queue works, and clients cannot ask for requests. maintain tries again after an error.
+func (b *Broker) follow(ctx context.Context) {
+	trying, cancel := context.WithTimeout(ctx, followPatience)
+	defer cancel()
+	begun := time.Now()
+	err := makeFollowing(trying, b)
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return // The broker closes.
+	}
+	switch before := b.lacking; {
+	case err != nil && (before == nil || before.Error() != err.Error()):
+		b.log.Warn().Err(err).Msg("clients cannot ask for asynchronous requests or their results for now; the requests are executed")
+	case err == nil && before != nil:
+		b.log.Info().Msg("clients can ask for asynchronous requests and their results again")
+	}
+	// A server that does not answer takes up a tenth of the time at most.
+	b.lacking, b.followAt = err, time.Now().Add(max(lookInterval, 10*time.Since(begun)))
+}
+
+// makeFollowing creates the streams of states and results, or changes them, and loads the key of the IDs.
 func makeFollowing(ctx context.Context, b *Broker) error {
 	all, err := following(b.options)
 	for _, s := range all {
-		if err == nil {
-			err = makeOne(ctx, b.js, s)
+		made := makeOne(ctx, b.js, s)
+		if made != nil {
+			made = b.explain(s.Name, made)
 		}
+		if s.Name == StateStream {
+			if key := loadKey(ctx, b); made == nil {
+				made = key
+			}
+		}
+		err = errors.Join(err, made)
 	}
-	if tooLarge(err) {
-		b.log.Warn().Err(err).
-			Msg("the NATS server has no room for the states and results of asynchronous requests: clients cannot ask for them")
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return loadKey(ctx, b)
+	return err
 }
 
 // makeOne creates a stream, as far as half its size, a quarter and so on where there is less room, or
-// gives one that exists another size.
+// changes one that exists. Without room for more, that keeps its size.
 func makeOne(ctx context.Context, js jetstream.JetStream, s jetstream.StreamConfig) error {
 	found, err := js.Stream(ctx, s.Name)
 	if err == nil {
 		is := found.CachedInfo().Config
-		if is.MaxBytes == s.MaxBytes && is.MaxMsgs == s.MaxMsgs {
-			return nil
-		}
-		is.MaxBytes, is.MaxMsgs = s.MaxBytes, s.MaxMsgs
-		if _, err = js.UpdateStream(ctx, is); tooLarge(err) {
-			return nil // It stays as it is.
+		for _, size := range []int64{s.MaxBytes, is.MaxBytes} {
+			s.MaxBytes = size
+			to, differs := adapted(is, s)
+			if !differs {
+				return nil
+			}
+			if _, err = js.UpdateStream(ctx, to); !tooLarge(err) {
+				break
+			}
 		}
 	}
 	if !errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -132,6 +157,20 @@ func makeOne(ctx context.Context, js jetstream.JetStream, s jetstream.StreamConf
 		return nil
 	}
 	return err
+}
+
+// adapted returns the configuration of a stream of states or results that exists, changed to what is wanted
+// now, and whether that differs. Replicas change only to a number that is given.
+func adapted(is, want jetstream.StreamConfig) (to jetstream.StreamConfig, differs bool) {
+	to = is
+	to.MaxBytes, to.MaxMsgs = want.MaxBytes, want.MaxMsgs
+	// NATS before 2.11 has ignored it.
+	to.AllowMsgTTL = is.AllowMsgTTL || want.AllowMsgTTL
+	if want.Replicas > 0 {
+		to.Replicas = want.Replicas
+	}
+	return to, to.MaxBytes != is.MaxBytes || max(to.MaxMsgs, 0) != max(is.MaxMsgs, 0) ||
+		to.AllowMsgTTL != is.AllowMsgTTL || to.Replicas != is.Replicas
 }
 
 // loadKey reads the key of the IDs. The work stream's time of creation is part of it, because another

@@ -94,7 +94,8 @@ func (b *Broker) makeStreams(ctx context.Context) error {
 			if halved > 0 {
 				b.log.Warn().Int64("bytes", most).Msg("the NATS server has no room for more: the queue of asynchronous requests is smaller than usual")
 			}
-			return makeFollowing(ctx, b)
+			b.follow(ctx)
+			return nil
 		}
 	}
 	return err
@@ -276,6 +277,9 @@ func (b *Broker) condition(ctx context.Context, before error) error {
 		return b.away(b.publishing.LastError())
 	}
 	if before == nil {
+		if b.lacking != nil && time.Now().After(b.followAt) {
+			b.follow(ctx)
+		}
 		return nil
 	}
 	if err := b.publishing.FlushWithContext(ctx); err != nil {
