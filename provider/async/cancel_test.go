@@ -16,21 +16,17 @@ import (
 	"github.com/faas-infer/faas-infer/provider/async/retry"
 )
 
-// storing replaces the stream of states: before gets each record before it counts as stored.
-func (r *rig) storing(t testing.TB, before func(one record)) {
+// instead replaces a stream: take gets each message for it, and says whether it counts as stored.
+func (r *rig) instead(t testing.TB, stream, subjects string, take func(data []byte) bool) {
 	t.Helper()
-	if err := r.broker.JetStream().DeleteStream(t.Context(), queue.StateStream); err != nil {
+	if err := r.broker.JetStream().DeleteStream(t.Context(), stream); err != nil {
 		t.Fatal(err)
 	}
 	n, connection := 0, r.broker.Settling()
-	_, err := connection.Subscribe(queue.StateSubjects+">", func(m *nats.Msg) {
-		var one record
-		if err := json.Unmarshal(m.Data, &one); err != nil {
-			t.Error(err)
+	_, err := connection.Subscribe(subjects+">", func(m *nats.Msg) {
+		if n++; take(m.Data) {
+			_ = m.Respond(fmt.Appendf(nil, `{"stream":%q,"seq":%d}`, stream, n)) // The publisher may have given up.
 		}
-		before(one)
-		n++
-		_ = m.Respond(fmt.Appendf(nil, `{"stream":%q,"seq":%d}`, queue.StateStream, n)) // The publisher may have given up.
 	})
 	if err == nil {
 		err = connection.FlushTimeout(time.Minute)
@@ -57,7 +53,11 @@ func TestCancelWhileATryIsRecorded(t *testing.T) {
 		return respond(503, ""), nil
 	}, quickly)
 	stored := make(chan Progress, 8)
-	r.storing(t, func(one record) {
+	r.instead(t, queue.StateStream, queue.StateSubjects, func(data []byte) bool {
+		var one record
+		if err := json.Unmarshal(data, &one); err != nil {
+			t.Error(err)
+		}
 		if one.State == Retrying {
 			sequence, _ := r.broker.Sequence(one.ID)
 			if p, ok := r.follower.hand.stop(sequence, time.Now()); !ok || p.State != Cancelled {
@@ -65,6 +65,7 @@ func TestCancelWhileATryIsRecorded(t *testing.T) {
 			}
 		}
 		stored <- one.Progress
+		return true
 	})
 	r.send(t, "echo", "x")
 	if p := <-stored; p.State != Retrying {

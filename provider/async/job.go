@@ -129,6 +129,7 @@ func (j *job) keepResult(ctx context.Context, o outcome) {
 	if o.result == nil || j.keeps() == 0 {
 		return
 	}
+	j.m.Executed() // The message itself stays in hand until its record is stored.
 	kept := j.states.keep(ctx, j.id, o.result, j.answer, j.keeps())
 	j.note(func(p *Progress) { p.Result = kept })
 }
