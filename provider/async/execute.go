@@ -112,6 +112,9 @@ type outcome struct {
 // becomes of the message. It is a queue.Handler.
 func (e *Executor) Handle(ctx context.Context, m *queue.Message) queue.Verdict {
 	j := &job{Executor: e, m: m, name: queue.FromSubjectKey(m.Key), started: time.Now()}
+	if !j.awaitStates(ctx) {
+		return queue.Verdict{Keep: true}
+	}
 	executing := j.follow(ctx)
 	defer j.unfollow()
 	verdict := j.record(ctx, j.handle(executing))

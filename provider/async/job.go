@@ -33,6 +33,21 @@ func (j *job) follow(ctx context.Context) context.Context {
 	return ctx
 }
 
+// awaitStates waits until it is known whether clients may ask for requests that say so. It returns false if the
+// message is given up before.
+func (j *job) awaitStates(ctx context.Context) bool {
+	for j.m.Header.Get(idHeader) != "" && !j.states.settled() {
+		select {
+		case <-time.After(troublePause):
+		case <-j.Draining:
+			return false
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
+}
+
 // unfollow is called when the message is not in hand any more.
 func (j *job) unfollow() {
 	if j.held != nil {
@@ -104,7 +119,7 @@ func (j *job) store(ctx context.Context, p Progress) {
 	}
 }
 
-// identify gives a request without X-Call-Id its ID.
+// identify gives a request without X-Call-Id its ID: an earlier version has stored it, and told the client that.
 func (j *job) identify() {
 	if j.request.CallID() != "" || j.id == "" {
 		return

@@ -52,12 +52,14 @@ type record struct {
 // states are the streams of what became of requests, and of their results.
 type states struct {
 	broker *queue.Broker
+	// settled is [queue.Broker.Settled].
+	settled func() bool
 	// large has a value while no result is being read from a file.
 	large chan struct{}
 }
 
 func newStates(b *queue.Broker) *states {
-	s := &states{broker: b, large: make(chan struct{}, 1)}
+	s := &states{broker: b, settled: b.Settled, large: make(chan struct{}, 1)}
 	s.large <- struct{}{}
 	return s
 }

@@ -85,12 +85,15 @@ type Broker struct {
 	publishing, settling *nats.Conn
 	js                   jetstream.JetStream
 
-	// ids is the key of the IDs, nil if there are none.
-	ids atomic.Pointer[[]byte]
+	// ids is the key of the IDs, nil if there are none. settled says that there is a key, or will not be soon.
+	ids     atomic.Pointer[[]byte]
+	settled atomic.Bool
 	// lacking is why the last try to have the streams of states and results failed, nil if it did not. The next
 	// try is not before followAt. Only OpenBroker and then maintain use them.
 	lacking  error
 	followAt time.Time
+	// followedSince is the time of the first try.
+	followedSince time.Time
 	// trouble is the reason why messages are refused now, nil if they are accepted.
 	trouble atomic.Pointer[error]
 	check   chan struct{}

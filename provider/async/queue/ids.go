@@ -10,6 +10,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -106,7 +107,29 @@ func (b *Broker) follow(ctx context.Context) {
 	}
 	// A server that does not answer takes up a tenth of the time at most.
 	b.lacking, b.followAt = err, time.Now().Add(max(lookInterval, 10*time.Since(begun)))
+	if b.followedSince.IsZero() {
+		b.followedSince = begun
+	}
+	if b.ids.Load() != nil || hopeless(err, time.Since(b.followedSince)) {
+		b.settled.Store(true)
+	}
 }
+
+// keyPatience is how long requests that clients may ask for wait for the key of the IDs after the provider has
+// started. A replica without the key would execute them, but could not store what became of them.
+const keyPatience = time.Minute
+
+// hopeless reports whether there will be no key soon: after an error for so long, or one of the server's
+// that stays, or without an error, because an administrator has removed the key.
+func hopeless(err error, since time.Duration) bool {
+	var refused *jetstream.APIError
+	return err == nil || since > keyPatience || tooLarge(err) ||
+		errors.As(err, &refused) && refused.Code < http.StatusInternalServerError
+}
+
+// Settled reports whether it is known if requests have IDs. Otherwise [Broker.ID] is "" and may have another
+// value soon.
+func (b *Broker) Settled() bool { return b.settled.Load() }
 
 // makeFollowing creates the streams of states and results, or changes them, and loads the key of the IDs.
 func makeFollowing(ctx context.Context, b *Broker) error {

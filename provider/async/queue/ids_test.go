@@ -1,6 +1,8 @@
 package queue
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -37,8 +39,8 @@ func TestWorksWithoutStreamsThatMayBeLost(t *testing.T) {
 	if err := b.Usable(); err != nil {
 		t.Fatal(err)
 	}
-	if err := publish(t, b, "x"); err != nil || b.ID(1) != "" {
-		t.Errorf("%v, ID %q", err, b.ID(1))
+	if err := publish(t, b, "x"); err != nil || b.ID(1) != "" || !b.Settled() {
+		t.Errorf("%v, ID %q, settled %v", err, b.ID(1), b.Settled())
 	}
 	has := func(name string) bool {
 		_, err := b.JetStream().Stream(t.Context(), name)
@@ -106,5 +108,25 @@ func TestResultsOfAnOlderServer(t *testing.T) {
 	b = open(t, edit)
 	if _, err := b.JetStream().Publish(t.Context(), ResultSubjects+"x", nil, jetstream.WithMsgTTL(time.Hour)); err != nil {
 		t.Error(err)
+	}
+}
+
+// Requests wait for the key of the IDs for a while, unless the server says that there is no room for it.
+func TestHopelessKey(t *testing.T) {
+	for _, c := range []struct {
+		err   error
+		since time.Duration
+		want  bool
+	}{
+		{nil, 0, true},
+		{context.DeadlineExceeded, time.Second, false},
+		{context.DeadlineExceeded, keyPatience + time.Second, true},
+		{errors.Join(&jetstream.APIError{Code: 400, ErrorCode: 10027}), 0, true},
+		{&jetstream.APIError{Code: 500, ErrorCode: codeStorage}, 0, true},
+		{&jetstream.APIError{Code: 503, ErrorCode: 10008}, 0, false},
+	} {
+		if got := hopeless(c.err, c.since); got != c.want {
+			t.Errorf("%v for %v: %v", c.err, c.since, got)
+		}
 	}
 }
