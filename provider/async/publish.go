@@ -168,6 +168,10 @@ func (q *Queue) notStored(err error) *web.Error {
 	case errors.Is(err, jetstream.ErrTooManyStalledMsgs):
 		return unavailable(errors.New("too many requests come at once"))
 	}
+	if errors.Is(err, jetstream.ErrNoStreamResponse) {
+		q.broker.Remake()
+		return unavailable(errors.New("the queue does not take such requests yet"))
+	}
 	q.broker.Check()
 	if errors.Is(err, jetstream.ErrAsyncPublishTimeout) {
 		err = errors.New("the queue's disk or server does not answer in time")

@@ -97,6 +97,8 @@ type Broker struct {
 	// trouble is the reason why messages are refused now, nil if they are accepted.
 	trouble atomic.Pointer[error]
 	check   chan struct{}
+	// lost says that a subject may have no stream.
+	lost    atomic.Bool
 	stop    context.CancelFunc
 	stopped sync.WaitGroup
 }
@@ -202,6 +204,13 @@ func (b *Broker) Check() {
 	case b.check <- struct{}{}:
 	default:
 	}
+}
+
+// Remake makes the broker check the server now, and its streams' subjects. Call it when no stream has taken a
+// message: a replica of an older version sets the subjects that it knows.
+func (b *Broker) Remake() {
+	b.lost.Store(true)
+	b.Check()
 }
 
 func (b *Broker) setTrouble(err error) { b.trouble.Store(&err) }

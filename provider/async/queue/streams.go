@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -143,7 +144,11 @@ func (b *Broker) tryStreams(ctx context.Context, existing map[string]jetstream.S
 // updated returns the configuration of a stream that exists, changed as far as want needs. An
 // unlimited stream, of MaxBytes -1, stays unlimited. Replicas change only to a number that is given.
 func updated(is, want jetstream.StreamConfig) jetstream.StreamConfig {
-	is.Subjects, is.Retention, is.Discard = want.Subjects, want.Retention, want.Discard
+	is.Retention, is.Discard = want.Retention, want.Discard
+	// Another version, whose replicas run beside this one, may need further subjects.
+	is.Subjects = slices.Concat(want.Subjects, slices.DeleteFunc(slices.Clone(is.Subjects), func(s string) bool {
+		return slices.Contains(want.Subjects, s)
+	}))
 	is.AllowDirect = is.AllowDirect || want.AllowDirect
 	is.Duplicates = max(is.Duplicates, want.Duplicates)
 	if want.Replicas > 0 {
@@ -276,7 +281,7 @@ func (b *Broker) condition(ctx context.Context, before error) error {
 	} else if !b.publishing.IsConnected() {
 		return b.away(b.publishing.LastError())
 	}
-	if before == nil {
+	if before == nil && !b.lost.Swap(false) {
 		if b.lacking != nil && time.Now().After(b.followAt) {
 			b.follow(ctx)
 		}
