@@ -332,5 +332,10 @@ func (q *Queue) sendAgain(ctx context.Context, id string, l DeadLetter, data []b
 	if !ack.Duplicate {
 		q.stored(to)
 	}
-	return q.follower.replayed(ctx, l, ack.Sequence, before)
+	if err := q.follower.replayed(ctx, l, ack.Sequence, before); err != nil {
+		// The letter goes all the same: its message is in the queue, and another replay would store a second one.
+		q.log.Warn().Err(err).Str("function", request.Name).
+			Msg("cannot store that a dead letter was replayed; its client is told that the request is dead until it has ended")
+	}
+	return nil
 }

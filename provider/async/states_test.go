@@ -5,6 +5,7 @@ import (
 	"errors"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/faas-infer/faas-infer/instance/frame"
@@ -68,4 +69,37 @@ func TestKeepingAResultHoldsNoPlace(t *testing.T) {
 	if p := r.reaches(t, url, Done); p.Result == nil || p.Result.Problem != "" {
 		t.Errorf("%+v", p.Result)
 	}
+}
+
+// A dead letter goes when its message is in the queue again, also if that cannot be stored as the request's state.
+func TestReplayWithoutItsState(t *testing.T) {
+	var well atomic.Bool
+	var executed atomic.Int32
+	r := start(t, func(context.Context, string, *frame.Request) (*frame.Response, error) {
+		if !well.Load() {
+			return respond(503, ""), nil
+		}
+		executed.Add(1)
+		return respond(200, ""), nil
+	}, quickly)
+	url := r.send(t, "echo", "x")
+	r.letters(t, 1)
+	r.isEmpty(t)
+	r.reaches(t, url, Dead)
+	js := r.broker.JetStream()
+	s, err := js.Stream(t.Context(), queue.StateStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := s.CachedInfo().Config
+	config.Subjects = []string{"other.>"} // It keeps what it has.
+	if _, err := js.UpdateStream(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	well.Store(true)
+	if w := r.do("POST", "/system/async/dead/replay", `{"all":true}`); w.Code != 200 || strings.Contains(w.Body.String(), "failed") {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	r.letters(t, 0)
+	until(t, "it is executed", func() bool { return executed.Load() == 1 })
 }
