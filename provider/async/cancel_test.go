@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -123,5 +124,35 @@ func TestCancelBeforeATryIsRecorded(t *testing.T) {
 	r.isEmpty(t)
 	if again := r.progress(t, "GET", url); again.State != Cancelled {
 		t.Errorf("then: %+v", again)
+	}
+}
+
+// tracer samples all requests and gets the traces that end.
+type tracer func(t *frame.Trace)
+
+func (tracer) Begin(http.Header, time.Time) *frame.Trace      { return new(frame.Trace) }
+func (tracer) Child(_ *frame.Trace, _ time.Time) *frame.Trace { return new(frame.Trace) }
+func (f tracer) End(t *frame.Trace)                           { f(t) }
+
+// A request whose callback has been taken has ended: a client that cancels it then is told so.
+func TestCancelAfterTheCallback(t *testing.T) {
+	var r *rig
+	told := make(chan Progress, 1)
+	to := recorder(t, func(http.ResponseWriter, *http.Request) {})
+	r = start(t, echo, func(o *Options) {
+		o.Tracer = tracer(func(one *frame.Trace) {
+			if one.Step == frame.CalledBack {
+				p, _ := r.follower.hand.stop(1, time.Now()) // The first message.
+				told <- p
+			}
+		})
+	})
+	url := r.send(t, "echo", "x", "X-Callback-Url", to)
+	if p := <-told; p.State != Done {
+		t.Errorf("%+v", p)
+	}
+	r.isEmpty(t)
+	if p := r.progress(t, "GET", url); p.State != Done {
+		t.Errorf("at the end: %+v", p)
 	}
 }

@@ -168,7 +168,7 @@ func (j *job) handle(ctx context.Context) queue.Verdict {
 		m.Executed()
 		m.Forget() // A callback may take minutes.
 		j.request.Body = nil
-		if verdict, delivered := j.deliver(ctx, o); !delivered {
+		if verdict, delivered := j.deliver(ctx, o, action.Reason); !delivered {
 			return verdict
 		}
 	}
@@ -298,8 +298,8 @@ func failure(status int, err error) *frame.Response {
 }
 
 // deliver posts a result to the callback URL until Posting is satisfied or gives up. If
-// the result was not delivered, the verdict says what becomes of the message.
-func (j *job) deliver(ctx context.Context, o outcome) (_ queue.Verdict, delivered bool) {
+// the result was not delivered, the verdict says what becomes of the message. reason is that of finish.
+func (j *job) deliver(ctx context.Context, o outcome, reason string) (_ queue.Verdict, delivered bool) {
 	for number := 1; ; number++ {
 		var posted *frame.Trace
 		if j.trace != nil {
@@ -307,14 +307,17 @@ func (j *job) deliver(ctx context.Context, o outcome) (_ queue.Verdict, delivere
 			o.result.trace = posted.Header()
 		}
 		status, err := j.Poster.Post(ctx, j.request.CallbackURL, o.result)
-		j.traced(posted, frame.CalledBack, status)
-		if ctx.Err() != nil {
-			return queue.Verdict{Keep: true}, false
-		}
 		var refused *CallbackRefusedError
 		post := retry.Post{Number: number, Status: status, Refused: errors.As(err, &refused), Luck: rand.Float64()}
-		j.Metrics.Called(status)
 		action := j.Posting.AfterPost(time.Now(), post)
+		if action.Kind == retry.Done {
+			j.finish(reason, o) // A client that cancels from now on is told so.
+		}
+		j.traced(posted, frame.CalledBack, status)
+		if ctx.Err() != nil && action.Kind != retry.Done {
+			return queue.Verdict{Keep: true}, false
+		}
+		j.Metrics.Called(status)
 		switch action.Kind {
 		case retry.Done:
 			return queue.Verdict{}, true
