@@ -156,3 +156,53 @@ func TestCancelAfterTheCallback(t *testing.T) {
 		t.Errorf("at the end: %+v", p)
 	}
 }
+
+// A request whose dead letter cannot be stored has not ended, and can be cancelled.
+func TestCancelWithoutALetter(t *testing.T) {
+	r := start(t, func(context.Context, string, *frame.Request) (*frame.Response, error) { return respond(503, ""), nil }, quickly)
+	if err := r.broker.JetStream().DeleteStream(t.Context(), queue.DeadStream); err != nil {
+		t.Fatal(err)
+	}
+	url := r.send(t, "echo", "x")
+	var p Progress
+	until(t, "its last try has failed", func() bool {
+		p = r.progress(t, "GET", url)
+		return p.State == Retrying && p.Attempts >= 3
+	})
+	if p.Reason != "" || !p.Ended.IsZero() {
+		t.Errorf("%+v", p)
+	}
+	for _, method := range []string{"DELETE", "GET"} {
+		if p := r.progress(t, method, url); p.State != Cancelled || p.Ended.IsZero() || !p.Next.IsZero() {
+			t.Errorf("%s: %+v", method, p)
+		}
+	}
+}
+
+// An end that is taken back can be cancelled at once.
+func TestReopened(t *testing.T) {
+	h := newInHand()
+	_, one := h.begin(t.Context(), 1, Progress{State: Running})
+	if !h.commit(one, func(p *Progress) { p.State = Dead }) {
+		t.Error("it is cancelled")
+	}
+	if p, _ := h.stop(1, time.Now()); p.State != Dead {
+		t.Errorf("before: %+v", p)
+	}
+	h.reopen(one, func(p *Progress) { p.State = Retrying })
+	if p, left := h.leave(1, one, Running); left || p.State != Retrying {
+		t.Errorf("it has left as %s", p.State)
+	}
+	if p, _ := h.stop(1, time.Now()); p.State != Cancelled {
+		t.Errorf("then: %+v", p)
+	}
+	if p, left := h.leave(1, one, Retrying); left || p.State != Cancelled {
+		t.Errorf("it has left as %s", p.State)
+	}
+	if p, left := h.leave(1, one, Cancelled); !left || p.State != Cancelled {
+		t.Errorf("it has not left: %+v", p)
+	}
+	if _, ok := h.look(1); ok {
+		t.Error("it is still in hand")
+	}
+}

@@ -368,7 +368,7 @@ func (j *job) bury(ctx context.Context, reason string, o outcome) queue.Verdict 
 	}
 	if err != nil {
 		j.Logger.Error().Err(err).Str("function", j.name).Msg("a failed request stays in the queue, because its dead letter cannot be stored; purge or replay some: faas-infer async purge, faas-infer async replay")
-		j.note(func(p *Progress) { p.retry(o, time.Now().Add(buryPause)) })
+		j.reopen(o, time.Now().Add(buryPause))
 		return queue.Verdict{Keep: true, Delay: buryPause}
 	}
 	j.Metrics.Dead(reason)

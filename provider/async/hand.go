@@ -146,6 +146,14 @@ func (h *inHand) commit(one *held, how func(p *Progress)) bool {
 	return true
 }
 
+// reopen takes the end of a request back, and changes what is known of it. It can be cancelled again.
+func (h *inHand) reopen(one *held, how func(p *Progress)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	one.committed = false
+	how(&one.progress)
+}
+
 // look returns what is known of a message in hand.
 func (h *inHand) look(sequence uint64) (Progress, bool) {
 	h.mu.Lock()

@@ -65,6 +65,7 @@ func (j *job) note(how func(*Progress)) {
 // retry says that another try follows at a time.
 func (p *Progress) retry(o outcome, at time.Time) {
 	p.State, p.Next, p.Status, p.Detail = Retrying, at, o.try.Status, web.Conceal(o.detail)
+	p.Ended, p.Reason = time.Time{}, ""
 }
 
 // finish decides the request's end: a dead letter for a reason, or a final answer if that is "". It returns
@@ -84,6 +85,13 @@ func (j *job) finish(reason string, o outcome) bool {
 			p.State = Done
 		}
 	})
+}
+
+// reopen says that the request has not ended as finish has decided: another try follows at a time.
+func (j *job) reopen(o outcome, at time.Time) {
+	if j.held != nil {
+		j.hand.reopen(j.held, func(p *Progress) { p.retry(o, at) })
+	}
 }
 
 // record stores what became of the request, before its message leaves the queue. It returns what becomes of
