@@ -58,6 +58,8 @@ func (f *follower) serve(w http.ResponseWriter, r *http.Request, id, path string
 	}
 	p, err := find(r.Context(), id, sequence)
 	switch {
+	case path == "/result" && errors.Is(err, errUnknownID):
+		return adminUnavailable(f.states.resultOnly(r.Context(), w, id))
 	case err != nil:
 		return adminUnavailable(err)
 	case path == "/result":

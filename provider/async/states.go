@@ -206,10 +206,32 @@ func (s *states) result(ctx context.Context, w http.ResponseWriter, p Progress) 
 		return web.Refuse(http.StatusNotFound, "the request's result was kept until %s",
 			p.Result.Until.UTC().Format(time.RFC3339))
 	}
+	writeResult(w, m)
+	return nil
+}
+
+// resultOnly is result for a request whose state has made room for others, but whose result is kept.
+func (s *states) resultOnly(ctx context.Context, w http.ResponseWriter, id string) error {
+	m, err := last(ctx, s.broker, queue.ResultStream, queue.ResultSubjects+id)
+	if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) { // It is missing if no results are kept.
+		return err
+	}
+	if m == nil {
+		return errUnknownID
+	}
+	until, err := strconv.ParseInt(m.Header.Get(untilHeader), 10, 64)
+	if err != nil || !time.Now().Before(time.UnixMilli(until)) {
+		return errUnknownID
+	}
+	writeResult(w, m)
+	return nil
+}
+
+// writeResult writes a kept result as the answer.
+func writeResult(w http.ResponseWriter, m *jetstream.RawStreamMsg) {
 	h := w.Header()
 	h.Set("Content-Type", cmp.Or(m.Header.Get("Content-Type"), "application/octet-stream"))
 	h.Set(web.FunctionStatusHeader, m.Header.Get(statusHeader))
 	h.Set("Content-Length", strconv.Itoa(len(m.Data)))
 	_, _ = w.Write(m.Data) // It fails if the client is gone.
-	return nil
 }

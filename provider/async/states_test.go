@@ -103,3 +103,24 @@ func TestReplayWithoutItsState(t *testing.T) {
 	r.letters(t, 0)
 	until(t, "it is executed", func() bool { return executed.Load() == 1 })
 }
+
+// A kept result is there although the request's state has made room for others.
+func TestResultWithoutAState(t *testing.T) {
+	r := start(t, echo, roomForResults)
+	url, without := r.send(t, "echo", "kept", keepHeader, "10m"), r.send(t, "echo", "x")
+	r.reaches(t, url, Done)
+	r.reaches(t, without, Done)
+	r.isEmpty(t)
+	s, err := r.broker.JetStream().Stream(t.Context(), queue.StateStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Purge(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for target, code := range map[string]int{url: 404, url + "/result": 200, without: 404, without + "/result": 404} {
+		if w := r.do("GET", target, ""); w.Code != code || code == 200 && (w.Body.String() != "kept" || w.Header().Get("X-Function-Status") != "201") {
+			t.Errorf("%s: %d %s", target, w.Code, w.Body)
+		}
+	}
+}
