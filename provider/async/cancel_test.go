@@ -11,18 +11,32 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider/async/queue"
 	"github.com/faas-infer/faas-infer/provider/async/retry"
 )
 
-// instead replaces a stream: take gets each message for it, and says whether it counts as stored.
-func (r *rig) instead(t testing.TB, stream, subjects string, take func(data []byte) bool) {
+// refuses makes a stream take nothing any more. It keeps what it has.
+func (r *rig) refuses(t testing.TB, stream string) {
 	t.Helper()
-	if err := r.broker.JetStream().DeleteStream(t.Context(), stream); err != nil {
+	js := r.broker.JetStream()
+	s, err := js.Stream(t.Context(), stream)
+	if err != nil {
 		t.Fatal(err)
 	}
+	config := s.CachedInfo().Config
+	config.Subjects = []string{"other." + stream}
+	if _, err := js.UpdateStream(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// instead stands in for a stream: take gets each message for it, and says whether it counts as stored.
+func (r *rig) instead(t testing.TB, stream, subjects string, take func(data []byte) bool) {
+	t.Helper()
+	r.refuses(t, stream)
 	n, connection := 0, r.broker.Settling()
 	_, err := connection.Subscribe(subjects+">", func(m *nats.Msg) {
 		if n++; take(m.Data) {
@@ -88,26 +102,24 @@ func TestCancelBeforeATryIsRecorded(t *testing.T) {
 		func(o *Options) {
 			o.Functions = &deployed{by: map[string]map[string]string{"echo.openfaas-fn": {retry.MinWait: "1h", retry.MaxWait: "1h"}}}
 		})
-	url := r.send(t, "echo", "x")
-	r.reaches(t, url, Retrying)
-	sequence, _ := r.broker.Sequence(strings.TrimPrefix(url, single))
-	until(t, "nobody has it in hand", func() bool { _, ok := r.follower.hand.look(sequence); return !ok })
-	f, cancelled, late := r.follower, 0, 0
+	f, cancelled := r.follower, 0
 	count := f.cancelled
-	f.several, f.cancelled = true, func() {
+	f.cancelled = func() {
 		cancelled++
 		count()
 	}
+	var late atomic.Bool
 	// The replica asks the others after it has read what is stored.
 	_, err := r.broker.Settling().Subscribe(controlSubject, func(m *nats.Msg) {
-		one, err := f.states.get(t.Context(), strings.TrimPrefix(url, single))
-		if one.Attempts = 2; err == nil {
-			err = f.states.put(t.Context(), one)
-		}
-		if err != nil {
+		var asked question
+		if err := json.Unmarshal(m.Data, &asked); err != nil {
 			t.Error(err)
 		}
-		late++
+		one, err := f.states.get(t.Context(), f.broker.ID(asked.Sequence))
+		if one.Attempts = 2; err == nil {
+			err = f.states.put(t.Context(), one, jetstream.WithExpectLastSequencePerSubject(one.revision))
+		}
+		late.Store(err == nil)
 		_ = m.Respond(nil) // Nobody has it in hand.
 	})
 	if err == nil {
@@ -116,14 +128,24 @@ func TestCancelBeforeATryIsRecorded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := r.progress(t, "DELETE", url)
-	f.several = false
-	if p.State != Cancelled || p.Attempts != 2 || !p.Next.IsZero() || cancelled != 1 || late != 1 {
-		t.Errorf("%+v, counted %d times, %d late records", p, cancelled, late)
+	for range 20 { // On a busy machine the question may have no answer in time, and the record comes too late.
+		url := r.send(t, "echo", "x")
+		r.reaches(t, url, Retrying)
+		sequence, _ := r.broker.Sequence(strings.TrimPrefix(url, single))
+		until(t, "nobody has it in hand", func() bool { _, ok := f.hand.look(sequence); return !ok })
+		cancelled, f.several = 0, true
+		p := r.progress(t, "DELETE", url)
+		f.several = false
+		if again := r.progress(t, "GET", url); p.State != Cancelled || again.State != Cancelled || !p.Next.IsZero() || cancelled != 1 {
+			t.Errorf("%+v, then %+v, counted %d times", p, again, cancelled)
+		}
+		if p.Attempts == 2 {
+			break
+		}
 	}
 	r.isEmpty(t)
-	if again := r.progress(t, "GET", url); again.State != Cancelled {
-		t.Errorf("then: %+v", again)
+	if !late.Load() {
+		t.Error("no record came late")
 	}
 }
 
@@ -160,9 +182,7 @@ func TestCancelAfterTheCallback(t *testing.T) {
 // A request whose dead letter cannot be stored has not ended, and can be cancelled.
 func TestCancelWithoutALetter(t *testing.T) {
 	r := start(t, func(context.Context, string, *frame.Request) (*frame.Response, error) { return respond(503, ""), nil }, quickly)
-	if err := r.broker.JetStream().DeleteStream(t.Context(), queue.DeadStream); err != nil {
-		t.Fatal(err)
-	}
+	r.refuses(t, queue.DeadStream)
 	url := r.send(t, "echo", "x")
 	var p Progress
 	until(t, "its last try has failed", func() bool {

@@ -91,7 +91,7 @@ const followPatience = 5 * time.Second
 
 // follow creates the streams of states and results, or changes them. They hold what may be lost: without
 // them the queue works, and clients cannot ask for requests. maintain tries again after an error.
-func (b *Broker) follow(ctx context.Context) {
+func follow(ctx context.Context, b *Broker) {
 	trying, cancel := context.WithTimeout(ctx, followPatience)
 	defer cancel()
 	begun := time.Now()
@@ -101,7 +101,8 @@ func (b *Broker) follow(ctx context.Context) {
 	}
 	switch before := b.lacking; {
 	case err != nil && (before == nil || before.Error() != err.Error()):
-		b.log.Warn().Err(err).Msg("clients cannot ask for asynchronous requests or their results for now; the requests are executed")
+		b.log.Warn().Err(err).
+			Msg("clients cannot ask for asynchronous requests or their results for now; the requests are executed")
 	case err == nil && before != nil:
 		b.log.Info().Msg("clients can ask for asynchronous requests and their results again")
 	}
@@ -124,7 +125,7 @@ const keyPatience = time.Minute
 func hopeless(err error, since time.Duration) bool {
 	var refused *jetstream.APIError
 	return err == nil || since > keyPatience || tooLarge(err) ||
-		errors.As(err, &refused) && refused.Code < http.StatusInternalServerError
+		errors.As(err, &refused) && refused.Code == http.StatusBadRequest
 }
 
 // Settled reports whether it is known if requests have IDs. Otherwise [Broker.ID] is "" and may have another
@@ -137,7 +138,7 @@ func makeFollowing(ctx context.Context, b *Broker) error {
 	for _, s := range all {
 		made := makeOne(ctx, b.js, s)
 		if made != nil {
-			made = b.explain(s.Name, made)
+			made = explain(b.options, s.Name, made)
 		}
 		if s.Name == StateStream {
 			if key := loadKey(ctx, b); made == nil {
@@ -201,11 +202,11 @@ func adapted(is, want jetstream.StreamConfig) (to jetstream.StreamConfig, differ
 func loadKey(ctx context.Context, b *Broker) error {
 	states, err := b.js.Stream(ctx, StateStream)
 	if err != nil {
-		return b.explain(StateStream, err)
+		return explain(b.options, StateStream, err)
 	}
 	work, err := b.js.Stream(ctx, WorkStream)
 	if err != nil {
-		return b.explain(WorkStream, err)
+		return explain(b.options, WorkStream, err)
 	}
 	secret := states.CachedInfo().Config.Metadata[keyName]
 	if secret == "" {

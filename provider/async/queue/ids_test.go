@@ -89,8 +89,8 @@ func TestAdaptsStreamsThatMayBeLost(t *testing.T) {
 
 // Results expire by themselves in a stream that a NATS server from before 2.11 has made.
 func TestResultsOfAnOlderServer(t *testing.T) {
-	dir := t.TempDir()
-	edit := func(o *BrokerOptions) { o.Dir, o.MaxResults = dir, 1<<20 }
+	_, url := external(t, func(o *server.Options) { o.JetStreamMaxStore = 64 << 30 })
+	edit := func(o *BrokerOptions) { o.URL, o.MaxResults = url, 1<<20 }
 	b := open(t, edit)
 	s, err := b.JetStream().Stream(t.Context(), ResultStream)
 	if err != nil {
@@ -100,7 +100,7 @@ func TestResultsOfAnOlderServer(t *testing.T) {
 	if err := b.JetStream().DeleteStream(t.Context(), ResultStream); err != nil {
 		t.Fatal(err)
 	}
-	older.AllowMsgTTL = false
+	older.AllowMsgTTL, older.Metadata = false, nil // The metadata say what the server must be able to do.
 	if _, err := b.JetStream().CreateStream(t.Context(), older); err != nil {
 		t.Fatal(err)
 	}
