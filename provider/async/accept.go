@@ -1,7 +1,6 @@
 package async
 
 import (
-	"cmp"
 	"crypto/rand"
 	"errors"
 	"net/http"
@@ -62,9 +61,6 @@ func (q *Queue) Accept(w http.ResponseWriter, r *http.Request, name, path string
 		text = []byte{}
 	}
 	header := identify(r.Header, time.Now())
-	if q.broker.ID(0) == "" && header.Get(queue.CallIDHeader) == "" { // It will get no ID.
-		header.Set(queue.CallIDHeader, rand.Text())
-	}
 	id, err := q.Enqueue(r.Context(), &types.QueueRequest{
 		Function: name, Method: r.Method, Path: path, QueryString: r.URL.RawQuery, Header: header, Host: r.Host, Body: text, CallbackURL: to,
 	})
@@ -74,7 +70,7 @@ func (q *Queue) Accept(w http.ResponseWriter, r *http.Request, name, path string
 	if id != "" {
 		w.Header().Set("Location", single+id)
 	}
-	w.Header().Set(queue.CallIDHeader, cmp.Or(header.Get(queue.CallIDHeader), id))
+	w.Header().Set(queue.CallIDHeader, header.Get(queue.CallIDHeader))
 	w.Header().Set(queue.StartTimeHeader, header.Get(queue.StartTimeHeader))
 	w.WriteHeader(http.StatusAccepted)
 	return nil
@@ -93,11 +89,15 @@ func (q *Queue) checkHeaders(h http.Header) error {
 	return err
 }
 
-// identify adds the gateway's X-Start-Time to a request that lacks it. A request without X-Call-Id gets its
-// ID as that when it is executed: it has none before it is stored.
+// identify adds the gateway's X-Call-Id and X-Start-Time to a request that lacks them. Whichever replica executes
+// the request, the function and the callback get the X-Call-Id of the answer 202. It is not the ID by which
+// clients may ask for the request, which only the client gets.
 func identify(h http.Header, now time.Time) http.Header {
 	h = h.Clone()
 	web.DropHopByHop(h) // Connection may name the headers that follow.
+	if h.Get(queue.CallIDHeader) == "" {
+		h.Set(queue.CallIDHeader, rand.Text())
+	}
 	if h.Get(queue.StartTimeHeader) == "" {
 		h.Set(queue.StartTimeHeader, strconv.FormatInt(now.UnixNano(), 10))
 	}

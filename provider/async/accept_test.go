@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/openfaas/faas-provider/types"
+
 	"github.com/faas-infer/faas-infer/instance/frame"
 )
 
@@ -75,4 +77,40 @@ func TestBodiesWithoutLengthThatAreRefused(t *testing.T) {
 	if held := r.bodies.Held(); held != 0 {
 		t.Errorf("%d bytes are held", held)
 	}
+}
+
+// The function gets the X-Call-Id that the answer 202 names, the client's own or a random one. A request that was
+// stored without any gets its ID.
+func TestCallIDOfAnAcceptedRequest(t *testing.T) {
+	calls := make(chan string, 1)
+	r := start(t, func(_ context.Context, _ string, f *frame.Request) (*frame.Response, error) {
+		calls <- f.Header.Get("X-Call-Id")
+		return respond(200, ""), nil
+	}, nil)
+	seen := map[string]bool{}
+	for _, own := range []string{"", "", "my own"} {
+		w := r.do("POST", "/async-function/echo", "x", "X-Call-Id", own)
+		id, location := w.Header().Get("X-Call-Id"), w.Header().Get("Location")
+		if got := <-calls; got != id || id == "" || own != "" && id != own || seen[id] || location == single+id {
+			t.Errorf("the answer has X-Call-Id %q and Location %q, the function gets %q", id, location, got)
+		}
+		seen[id] = true
+	}
+	id, err := r.Enqueue(t.Context(), &types.QueueRequest{Function: "echo", Method: "POST"})
+	if got := <-calls; err != nil || got != id || id == "" {
+		t.Errorf("%v, ID %q, the function gets %q", err, id, got)
+	}
+}
+
+// A request that its client may ask for waits until it is known whether there are IDs.
+func TestRequestsWaitForTheKey(t *testing.T) {
+	var looks atomic.Int32
+	r := start(t, func(context.Context, string, *frame.Request) (*frame.Response, error) {
+		if looks.Load() < 3 {
+			t.Error("it is executed before that is known")
+		}
+		return respond(200, ""), nil
+	}, nil)
+	r.executor.states.settled = func() bool { return looks.Add(1) >= 3 }
+	r.reaches(t, r.send(t, "echo", "x"), Done)
 }

@@ -79,6 +79,8 @@ func (b *bestEffort) run(ctx context.Context, j *job) (*frame.Response, error) {
 			if !errors.Is(err, spare.ErrOccupied) {
 				return response, err
 			}
+			// It waits again: that was no try.
+			j.note(func(p *Progress) { p.State, p.Attempts, p.Started = Queued, j.m.Deliveries-1, time.Time{} })
 		case spare.Wait:
 		}
 		select {

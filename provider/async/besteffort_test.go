@@ -141,6 +141,27 @@ func TestBestEffortRunsOnWhatIsLeft(t *testing.T) {
 	r.letters(t, 0)
 }
 
+// A request that finds no instance is queued again, and has not begun.
+func TestBestEffortWithoutAnInstance(t *testing.T) {
+	s := newSpare(func(context.Context, string, *frame.Request) (*frame.Response, error) { return respond(200, ""), nil })
+	const times = 1 << 30
+	s.state, s.occupied = idle, times
+	r := start(t, nil, func(o *Options) { o.Spare = s })
+	url := r.send(t, "echo", "x", spare.Header, spare.BestEffort)
+	until(t, "it finds no instance", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.occupied < times
+	})
+	if p := r.reaches(t, url, Queued); p.Attempts != 0 || !p.Started.IsZero() {
+		t.Errorf("%+v", p)
+	}
+	s.set(func(s *spareNodes) { s.occupied = 0 })
+	if p := r.reaches(t, url, Done); p.Attempts != 1 || p.Started.IsZero() {
+		t.Errorf("%+v", p)
+	}
+}
+
 // A request that fails is tried again as any other.
 func TestBestEffortIsTriedAgain(t *testing.T) {
 	var tries atomic.Int32

@@ -112,6 +112,9 @@ type outcome struct {
 // becomes of the message. It is a queue.Handler.
 func (e *Executor) Handle(ctx context.Context, m *queue.Message) queue.Verdict {
 	j := &job{Executor: e, m: m, name: queue.FromSubjectKey(m.Key), started: time.Now()}
+	if !j.awaitStates(ctx) {
+		return queue.Verdict{Keep: true}
+	}
 	executing := j.follow(ctx)
 	defer j.unfollow()
 	verdict := j.record(ctx, j.handle(executing))
@@ -165,7 +168,7 @@ func (j *job) handle(ctx context.Context) queue.Verdict {
 		m.Executed()
 		m.Forget() // A callback may take minutes.
 		j.request.Body = nil
-		if verdict, delivered := j.deliver(ctx, o); !delivered {
+		if verdict, delivered := j.deliver(ctx, o, action.Reason); !delivered {
 			return verdict
 		}
 	}
@@ -295,8 +298,8 @@ func failure(status int, err error) *frame.Response {
 }
 
 // deliver posts a result to the callback URL until Posting is satisfied or gives up. If
-// the result was not delivered, the verdict says what becomes of the message.
-func (j *job) deliver(ctx context.Context, o outcome) (_ queue.Verdict, delivered bool) {
+// the result was not delivered, the verdict says what becomes of the message. reason is that of finish.
+func (j *job) deliver(ctx context.Context, o outcome, reason string) (_ queue.Verdict, delivered bool) {
 	for number := 1; ; number++ {
 		var posted *frame.Trace
 		if j.trace != nil {
@@ -304,14 +307,17 @@ func (j *job) deliver(ctx context.Context, o outcome) (_ queue.Verdict, delivere
 			o.result.trace = posted.Header()
 		}
 		status, err := j.Poster.Post(ctx, j.request.CallbackURL, o.result)
-		j.traced(posted, frame.CalledBack, status)
-		if ctx.Err() != nil {
-			return queue.Verdict{Keep: true}, false
-		}
 		var refused *CallbackRefusedError
 		post := retry.Post{Number: number, Status: status, Refused: errors.As(err, &refused), Luck: rand.Float64()}
-		j.Metrics.Called(status)
 		action := j.Posting.AfterPost(time.Now(), post)
+		if action.Kind == retry.Done {
+			j.finish(reason, o) // A client that cancels from now on is told so.
+		}
+		j.traced(posted, frame.CalledBack, status)
+		if ctx.Err() != nil && action.Kind != retry.Done {
+			return queue.Verdict{Keep: true}, false
+		}
+		j.Metrics.Called(status)
 		switch action.Kind {
 		case retry.Done:
 			return queue.Verdict{}, true
@@ -362,7 +368,7 @@ func (j *job) bury(ctx context.Context, reason string, o outcome) queue.Verdict 
 	}
 	if err != nil {
 		j.Logger.Error().Err(err).Str("function", j.name).Msg("a failed request stays in the queue, because its dead letter cannot be stored; purge or replay some: faas-infer async purge, faas-infer async replay")
-		j.note(func(p *Progress) { p.retry(o, time.Now().Add(buryPause)) })
+		j.reopen(o, time.Now().Add(buryPause))
 		return queue.Verdict{Keep: true, Delay: buryPause}
 	}
 	j.Metrics.Dead(reason)

@@ -58,6 +58,8 @@ func (f *follower) serve(w http.ResponseWriter, r *http.Request, id, path string
 	}
 	p, err := find(r.Context(), id, sequence)
 	switch {
+	case path == "/result" && errors.Is(err, errUnknownID):
+		return adminUnavailable(f.states.resultOnly(r.Context(), w, id))
 	case err != nil:
 		return adminUnavailable(err)
 	case path == "/result":
@@ -147,14 +149,24 @@ func (f *follower) cancel(ctx context.Context, id string, sequence uint64) (Prog
 		return p, err
 	}
 	p.State, p.Ended, p.Next = Cancelled, time.Now(), time.Time{}
-	cancelled := record{Progress: p, Sequence: r.Sequence}
-	err = f.states.put(ctx, cancelled, jetstream.WithExpectLastSequencePerSubject(r.revision))
-	if overtaken(err) {
-		now, _, err := f.recorded(ctx, id, sequence)
-		return now.Progress, err
+	return f.ended(ctx, id, p, r)
+}
+
+// ended stores the end of a request whose message is gone, unless another end is stored: it returns that one
+// then. r is the record that p was made from. The try that was the last one may leave a later record.
+func (f *follower) ended(ctx context.Context, id string, p Progress, r record) (Progress, error) {
+	for {
+		end := record{Progress: p, Sequence: r.Sequence}
+		err := f.states.put(ctx, end, jetstream.WithExpectLastSequencePerSubject(r.revision))
+		if !overtaken(err) {
+			f.cancelled()
+			return p, err
+		}
+		if r, _, err = f.recorded(ctx, id, 0); err != nil || r.ended() {
+			return r.Progress, err
+		}
+		p.Attempts, p.Started, p.Status, p.Detail = r.Attempts, r.Started, r.Status, r.Detail
 	}
-	f.cancelled()
-	return p, err
 }
 
 // overtaken reports whether a record was not stored because another one has been meanwhile.

@@ -93,14 +93,31 @@ func (h *inHand) begin(ctx context.Context, sequence uint64, p Progress) (contex
 // stop marks a request as cancelled and ends its execution. The caller holds the lock.
 func (o *held) stop() {
 	o.cancelled, o.progress.State = true, Cancelled
-	o.progress.Ended = time.Now()
+	o.progress.Ended, o.progress.Next = time.Now(), time.Time{}
 	o.cancel(errCancelled)
 }
 
-// leave forgets a message that is not in hand any more.
-func (h *inHand) leave(sequence uint64, one *held) {
+// leave forgets a message whose state is recorded, unless its state is another one by now: it returns that
+// and false then.
+func (h *inHand) leave(sequence uint64, one *held, recorded string) (Progress, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if one.progress.State != recorded {
+		return one.progress, false
+	}
+	h.remove(sequence, one)
+	return one.progress, true
+}
+
+// drop forgets a message that is not in hand any more.
+func (h *inHand) drop(sequence uint64, one *held) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.remove(sequence, one)
+}
+
+// remove forgets a message. The caller holds the lock.
+func (h *inHand) remove(sequence uint64, one *held) {
 	if h.by[sequence] == one {
 		delete(h.by, sequence)
 	}
@@ -127,6 +144,14 @@ func (h *inHand) commit(one *held, how func(p *Progress)) bool {
 	one.committed = true
 	how(&one.progress)
 	return true
+}
+
+// reopen takes the end of a request back, and changes what is known of it. It can be cancelled again.
+func (h *inHand) reopen(one *held, how func(p *Progress)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	one.committed = false
+	how(&one.progress)
 }
 
 // look returns what is known of a message in hand.

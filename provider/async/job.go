@@ -33,10 +33,25 @@ func (j *job) follow(ctx context.Context) context.Context {
 	return ctx
 }
 
+// awaitStates waits until it is known whether clients may ask for requests that say so. It returns false if the
+// message is given up before.
+func (j *job) awaitStates(ctx context.Context) bool {
+	for j.m.Header.Get(idHeader) != "" && !j.states.settled() {
+		select {
+		case <-time.After(troublePause):
+		case <-j.Draining:
+			return false
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
+}
+
 // unfollow is called when the message is not in hand any more.
 func (j *job) unfollow() {
 	if j.held != nil {
-		j.hand.leave(j.m.Sequence, j.held)
+		j.hand.drop(j.m.Sequence, j.held)
 	}
 }
 
@@ -50,6 +65,7 @@ func (j *job) note(how func(*Progress)) {
 // retry says that another try follows at a time.
 func (p *Progress) retry(o outcome, at time.Time) {
 	p.State, p.Next, p.Status, p.Detail = Retrying, at, o.try.Status, web.Conceal(o.detail)
+	p.Ended, p.Reason = time.Time{}, ""
 }
 
 // finish decides the request's end: a dead letter for a reason, or a final answer if that is "". It returns
@@ -71,20 +87,35 @@ func (j *job) finish(reason string, o outcome) bool {
 	})
 }
 
+// reopen says that the request has not ended as finish has decided: another try follows at a time.
+func (j *job) reopen(o outcome, at time.Time) {
+	if j.held != nil {
+		j.hand.reopen(j.held, func(p *Progress) { p.retry(o, at) })
+	}
+}
+
 // record stores what became of the request, before its message leaves the queue. It returns what becomes of
-// the message: a cancelled one leaves it.
+// the message: a cancelled one leaves it. Clients find the request in the store then, and not in hand: one
+// that is cancelled while its record is being written gets another record.
 func (j *job) record(ctx context.Context, v queue.Verdict) queue.Verdict {
 	if j.held == nil {
 		return v
 	}
 	p := j.hand.change(j.held, func(*Progress) {})
+	for left := false; !left; p, left = j.hand.leave(j.m.Sequence, j.held, p.State) {
+		if p.ended() || p.State == Retrying {
+			j.store(ctx, p)
+		}
+	}
 	if p.State == Cancelled {
 		j.Metrics.Cancelled()
-		v = queue.Verdict{}
+		return queue.Verdict{}
 	}
-	if !p.ended() && p.State != Retrying {
-		return v
-	}
+	return v
+}
+
+// store stores what is known of the request.
+func (j *job) store(ctx context.Context, p Progress) {
 	j.m.Executed()
 	r := record{Progress: p}
 	if j.m.Header.Get(idHeader) != byNumber {
@@ -94,10 +125,9 @@ func (j *job) record(ctx context.Context, v queue.Verdict) queue.Verdict {
 		j.Logger.Warn().Err(err).Str("function", j.name).
 			Msg("cannot store what became of a queued request; its state stays what was known before")
 	}
-	return v
 }
 
-// identify gives a request without X-Call-Id its ID.
+// identify gives a request without X-Call-Id its ID: an earlier version has stored it, and told the client that.
 func (j *job) identify() {
 	if j.request.CallID() != "" || j.id == "" {
 		return
@@ -122,6 +152,7 @@ func (j *job) keepResult(ctx context.Context, o outcome) {
 	if o.result == nil || j.keeps() == 0 {
 		return
 	}
+	j.m.Executed() // The message itself stays in hand until its record is stored.
 	kept := j.states.keep(ctx, j.id, o.result, j.answer, j.keeps())
 	j.note(func(p *Progress) { p.Result = kept })
 }

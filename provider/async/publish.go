@@ -167,6 +167,9 @@ func (q *Queue) notStored(err error) *web.Error {
 		return unavailable(fmt.Errorf("the queue is full (%s); it takes requests again when some have been executed", api.Description))
 	case errors.Is(err, jetstream.ErrTooManyStalledMsgs):
 		return unavailable(errors.New("too many requests come at once"))
+	case errors.Is(err, jetstream.ErrNoStreamResponse):
+		q.broker.Remake()
+		return unavailable(errors.New("the queue does not take such requests yet"))
 	}
 	q.broker.Check()
 	if errors.Is(err, jetstream.ErrAsyncPublishTimeout) {
@@ -328,5 +331,10 @@ func (q *Queue) sendAgain(ctx context.Context, id string, l DeadLetter, data []b
 	if !ack.Duplicate {
 		q.stored(to)
 	}
-	return q.follower.replayed(ctx, l, ack.Sequence, before)
+	if err := q.follower.replayed(ctx, l, ack.Sequence, before); err != nil {
+		// The letter goes all the same: its message is in the queue, and another replay would store a second one.
+		q.log.Warn().Err(err).Str("function", request.Name).
+			Msg("cannot store that a dead letter was replayed; its state stays dead until the request has ended")
+	}
+	return nil
 }

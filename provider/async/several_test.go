@@ -4,6 +4,7 @@ import (
 	"context"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/nats-io/stan.go"
 
 	"github.com/faas-infer/faas-infer/instance/frame"
+	"github.com/faas-infer/faas-infer/provider/async/queue"
 )
 
 // shared starts a NATS server for several providers.
@@ -29,6 +31,26 @@ func several(url string) func(o *Options) {
 // allDone reports whether each body was executed.
 func allDone(by map[string]int, bodies []string) bool {
 	return !slices.ContainsFunc(bodies, func(b string) bool { return by[b] == 0 })
+}
+
+// An older version's replica drops the subjects that it does not know. Urgent requests are accepted again soon.
+func TestSubjectsOfAnOlderReplica(t *testing.T) {
+	r := start(t, echo, nil)
+	js := r.broker.JetStream()
+	s, err := js.Stream(t.Context(), queue.WorkStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	older := s.CachedInfo().Config
+	older.Subjects = slices.DeleteFunc(older.Subjects, func(s string) bool { return strings.HasPrefix(s, queue.UrgentSubjects) })
+	if _, err := js.UpdateStream(t.Context(), older); err != nil {
+		t.Fatal(err)
+	}
+	urgent := func() int { return r.do("POST", "/async-function/echo", "x", deadlineHeader, "1s").Code }
+	if code := urgent(); code != 503 {
+		t.Errorf("without a subject: %d", code)
+	}
+	until(t, "it is accepted", func() bool { return urgent() == 202 })
 }
 
 // Two providers take each publication once and share the queued requests. When one shuts

@@ -31,9 +31,6 @@ const keepHeader = "X-Keep-Result"
 // maxResult is the size in bytes of the largest result that is kept. An external server may take less.
 const maxResult = 8 << 20
 
-// storePatience is how long the server may take for a state or a result.
-const storePatience = 10 * time.Second
-
 // KeptResult describes a result that a client has asked to keep.
 type KeptResult struct {
 	// Bytes is its size, Until the time until which it is kept.
@@ -55,12 +52,14 @@ type record struct {
 // states are the streams of what became of requests, and of their results.
 type states struct {
 	broker *queue.Broker
+	// settled is [queue.Broker.Settled].
+	settled func() bool
 	// large has a value while no result is being read from a file.
 	large chan struct{}
 }
 
 func newStates(b *queue.Broker) *states {
-	s := &states{broker: b, large: make(chan struct{}, 1)}
+	s := &states{broker: b, settled: b.Settled, large: make(chan struct{}, 1)}
 	s.large <- struct{}{}
 	return s
 }
@@ -97,9 +96,19 @@ func (s *states) put(ctx context.Context, r record, how ...jetstream.PublishOpt)
 	if err != nil {
 		return fmt.Errorf("state of a request: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, storePatience)
-	defer cancel()
-	_, err = s.broker.JetStream().Publish(ctx, queue.StateSubjects+r.ID, data, how...)
+	return s.store(ctx, &nats.Msg{Subject: queue.StateSubjects + r.ID, Data: data}, how...)
+}
+
+// store stores a message, and returns when it is stored, or the server is in trouble: it gives no answer then.
+func (s *states) store(ctx context.Context, m *nats.Msg, how ...jetstream.PublishOpt) error {
+	if err := s.broker.Trouble(); err != nil {
+		return err
+	}
+	future, err := s.broker.JetStream().PublishMsgAsync(m, append(how, jetstream.WithStallWait(time.Second))...)
+	if err != nil {
+		return err
+	}
+	_, err = awaitAck(ctx.Done(), future, s.broker.Trouble)
 	return err
 }
 
@@ -127,6 +136,11 @@ func (s *states) keep(ctx context.Context, id string, r *CallbackResult, a *answ
 		kept.Problem = fmt.Sprintf("it is larger than %d bytes, the limit for kept results", s.maxBytes())
 		return kept
 	}
+	// What is left of a full disk is for acknowledgements and dead letters.
+	if err := s.broker.Usable(); err != nil {
+		kept.Problem = fmt.Sprintf("it could not be stored: %v", err)
+		return kept
+	}
 	data, release, err := s.content(ctx, r)
 	if err != nil {
 		kept.Problem = fmt.Sprintf("it could not be read: %v", err)
@@ -137,9 +151,7 @@ func (s *states) keep(ctx context.Context, id string, r *CallbackResult, a *answ
 	m := &nats.Msg{Subject: queue.ResultSubjects + id, Data: data, Header: nats.Header{
 		statusHeader: {strconv.Itoa(r.Status)}, untilHeader: {strconv.FormatInt(until.UnixMilli(), 10)},
 		"Content-Type": {oneLine(r.Header.Get("Content-Type"))}}}
-	ctx, cancel := context.WithTimeout(ctx, storePatience)
-	defer cancel()
-	_, err = s.broker.JetStream().PublishMsg(ctx, m, jetstream.WithMsgTTL(max(time.Second, wanted.Round(time.Second))))
+	err = s.store(ctx, m, jetstream.WithMsgTTL(max(time.Second, wanted.Round(time.Second))))
 	var api *jetstream.APIError
 	switch {
 	case errors.As(err, &api) && api.ErrorCode == codeStoreFailed:
@@ -194,10 +206,32 @@ func (s *states) result(ctx context.Context, w http.ResponseWriter, p Progress) 
 		return web.Refuse(http.StatusNotFound, "the request's result was kept until %s",
 			p.Result.Until.UTC().Format(time.RFC3339))
 	}
+	writeResult(w, m)
+	return nil
+}
+
+// resultOnly is result for a request whose state has made room for others, but whose result is kept.
+func (s *states) resultOnly(ctx context.Context, w http.ResponseWriter, id string) error {
+	m, err := last(ctx, s.broker, queue.ResultStream, queue.ResultSubjects+id)
+	if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) { // It is missing if no results are kept.
+		return err
+	}
+	if m == nil {
+		return errUnknownID
+	}
+	until, err := strconv.ParseInt(m.Header.Get(untilHeader), 10, 64)
+	if err != nil || !time.Now().Before(time.UnixMilli(until)) {
+		return errUnknownID
+	}
+	writeResult(w, m)
+	return nil
+}
+
+// writeResult writes a kept result as the answer.
+func writeResult(w http.ResponseWriter, m *jetstream.RawStreamMsg) {
 	h := w.Header()
 	h.Set("Content-Type", cmp.Or(m.Header.Get("Content-Type"), "application/octet-stream"))
 	h.Set(web.FunctionStatusHeader, m.Header.Get(statusHeader))
 	h.Set("Content-Length", strconv.Itoa(len(m.Data)))
 	_, _ = w.Write(m.Data) // It fails if the client is gone.
-	return nil
 }

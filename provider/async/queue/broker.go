@@ -85,11 +85,20 @@ type Broker struct {
 	publishing, settling *nats.Conn
 	js                   jetstream.JetStream
 
-	// ids is the key of the IDs, nil if there are none.
-	ids atomic.Pointer[[]byte]
+	// ids is the key of the IDs, nil if there are none. settled says that there is a key, or will not be soon.
+	ids     atomic.Pointer[[]byte]
+	settled atomic.Bool
+	// lacking is why the last try to have the streams of states and results failed, nil if it did not. The next
+	// try is not before followAt. Only OpenBroker and then maintain use them.
+	lacking  error
+	followAt time.Time
+	// followedSince is the time of the first try.
+	followedSince time.Time
 	// trouble is the reason why messages are refused now, nil if they are accepted.
 	trouble atomic.Pointer[error]
 	check   chan struct{}
+	// lost says that a subject may have no stream.
+	lost    atomic.Bool
 	stop    context.CancelFunc
 	stopped sync.WaitGroup
 }
@@ -195,6 +204,13 @@ func (b *Broker) Check() {
 	case b.check <- struct{}{}:
 	default:
 	}
+}
+
+// Remake makes the broker check the server now, and its streams' subjects. Call it when no stream has taken a
+// message: a replica of an older version sets the subjects that it knows.
+func (b *Broker) Remake() {
+	b.lost.Store(true)
+	b.Check()
 }
 
 func (b *Broker) setTrouble(err error) { b.trouble.Store(&err) }

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -121,9 +122,11 @@ func TestKeepsAnAdministratorsSettings(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", name, got, want)
 		}
 	}
-	is := jetstream.StreamConfig{Replicas: 3, MaxBytes: 20 << 30, Placement: &jetstream.Placement{Tags: []string{"ssd"}}}
-	if got := updated(is, b.streams()[0]); got.Replicas != 3 || got.MaxBytes != 20<<30 || got.Placement == nil {
+	is := jetstream.StreamConfig{Subjects: []string{BestEffortSubjects + ">", "later.>"}, Replicas: 3, MaxBytes: 20 << 30, Placement: &jetstream.Placement{Tags: []string{"ssd"}}}
+	if got := updated(is, streams(b.options)[0]); got.Replicas != 3 || got.MaxBytes != 20<<30 || got.Placement == nil {
 		t.Errorf("of three replicas: %+v", got)
+	} else if slices.Sort(got.Subjects); !slices.Equal(got.Subjects, []string{BestEffortSubjects + ">", WorkSubjects + ">", UrgentSubjects + ">", "later.>"}) {
+		t.Errorf("subjects %v", got.Subjects)
 	}
 }
 

@@ -10,8 +10,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -84,38 +86,85 @@ func following(o BrokerOptions) ([]jetstream.StreamConfig, error) {
 	return all, nil
 }
 
-// makeFollowing creates the streams of states and results, or changes their sizes. The queue works
-// without them, so a server without room for them is no error.
+// followPatience is how long the server may take for the streams of states and results in one try.
+const followPatience = 5 * time.Second
+
+// follow creates the streams of states and results, or changes them. They hold what may be lost: without
+// them the queue works, and clients cannot ask for requests. maintain tries again after an error.
+func follow(ctx context.Context, b *Broker) {
+	trying, cancel := context.WithTimeout(ctx, followPatience)
+	defer cancel()
+	begun := time.Now()
+	err := makeFollowing(trying, b)
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return // The broker closes.
+	}
+	switch before := b.lacking; {
+	case err != nil && (before == nil || before.Error() != err.Error()):
+		b.log.Warn().Err(err).
+			Msg("clients cannot ask for asynchronous requests or their results for now; the requests are executed")
+	case err == nil && before != nil:
+		b.log.Info().Msg("clients can ask for asynchronous requests and their results again")
+	}
+	// A server that does not answer takes up a tenth of the time at most.
+	b.lacking, b.followAt = err, time.Now().Add(max(lookInterval, 10*time.Since(begun)))
+	if b.followedSince.IsZero() {
+		b.followedSince = begun
+	}
+	if b.ids.Load() != nil || hopeless(err, time.Since(b.followedSince)) {
+		b.settled.Store(true)
+	}
+}
+
+// keyPatience is how long requests that clients may ask for wait for the key of the IDs after the provider has
+// started. A replica without the key would execute them, but could not store what became of them.
+const keyPatience = time.Minute
+
+// hopeless reports whether there will be no key soon: after an error for so long, or one of the server's
+// that stays, or without an error, because an administrator has removed the key.
+func hopeless(err error, since time.Duration) bool {
+	var refused *jetstream.APIError
+	return err == nil || since > keyPatience || tooLarge(err) ||
+		errors.As(err, &refused) && refused.Code == http.StatusBadRequest
+}
+
+// Settled reports whether it is known if requests have IDs. Otherwise [Broker.ID] is "" and may have another
+// value soon.
+func (b *Broker) Settled() bool { return b.settled.Load() }
+
+// makeFollowing creates the streams of states and results, or changes them, and loads the key of the IDs.
 func makeFollowing(ctx context.Context, b *Broker) error {
 	all, err := following(b.options)
 	for _, s := range all {
-		if err == nil {
-			err = makeOne(ctx, b.js, s)
+		made := makeOne(ctx, b.js, s)
+		if made != nil {
+			made = explain(b.options, s.Name, made)
 		}
+		if s.Name == StateStream {
+			if key := loadKey(ctx, b); made == nil {
+				made = key
+			}
+		}
+		err = errors.Join(err, made)
 	}
-	if tooLarge(err) {
-		b.log.Warn().Err(err).
-			Msg("the NATS server has no room for the states and results of asynchronous requests: clients cannot ask for them")
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return loadKey(ctx, b)
+	return err
 }
 
 // makeOne creates a stream, as far as half its size, a quarter and so on where there is less room, or
-// gives one that exists another size.
+// changes one that exists. Without room for more, that keeps its size.
 func makeOne(ctx context.Context, js jetstream.JetStream, s jetstream.StreamConfig) error {
 	found, err := js.Stream(ctx, s.Name)
 	if err == nil {
 		is := found.CachedInfo().Config
-		if is.MaxBytes == s.MaxBytes && is.MaxMsgs == s.MaxMsgs {
-			return nil
-		}
-		is.MaxBytes, is.MaxMsgs = s.MaxBytes, s.MaxMsgs
-		if _, err = js.UpdateStream(ctx, is); tooLarge(err) {
-			return nil // It stays as it is.
+		for _, size := range []int64{s.MaxBytes, is.MaxBytes} {
+			s.MaxBytes = size
+			to, differs := adapted(is, s)
+			if !differs {
+				return nil
+			}
+			if _, err = js.UpdateStream(ctx, to); !tooLarge(err) {
+				break
+			}
 		}
 	}
 	if !errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -134,16 +183,30 @@ func makeOne(ctx context.Context, js jetstream.JetStream, s jetstream.StreamConf
 	return err
 }
 
+// adapted returns the configuration of a stream of states or results that exists, changed to what is wanted
+// now, and whether that differs. Replicas change only to a number that is given.
+func adapted(is, want jetstream.StreamConfig) (to jetstream.StreamConfig, differs bool) {
+	to = is
+	to.MaxBytes, to.MaxMsgs = want.MaxBytes, want.MaxMsgs
+	// NATS before 2.11 has ignored it.
+	to.AllowMsgTTL = is.AllowMsgTTL || want.AllowMsgTTL
+	if want.Replicas > 0 {
+		to.Replicas = want.Replicas
+	}
+	return to, to.MaxBytes != is.MaxBytes || max(to.MaxMsgs, 0) != max(is.MaxMsgs, 0) ||
+		to.AllowMsgTTL != is.AllowMsgTTL || to.Replicas != is.Replicas
+}
+
 // loadKey reads the key of the IDs. The work stream's time of creation is part of it, because another
 // stream would count its messages from 1 again.
 func loadKey(ctx context.Context, b *Broker) error {
 	states, err := b.js.Stream(ctx, StateStream)
 	if err != nil {
-		return b.explain(StateStream, err)
+		return explain(b.options, StateStream, err)
 	}
 	work, err := b.js.Stream(ctx, WorkStream)
 	if err != nil {
-		return b.explain(WorkStream, err)
+		return explain(b.options, WorkStream, err)
 	}
 	secret := states.CachedInfo().Config.Metadata[keyName]
 	if secret == "" {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -57,22 +58,23 @@ const (
 	embeddedPatience = 30 * time.Second
 )
 
-func (b *Broker) streams() []jetstream.StreamConfig {
+// streams returns the configurations of the streams of requests and dead letters.
+func streams(o BrokerOptions) []jetstream.StreamConfig {
 	work := jetstream.StreamConfig{
 		Name: WorkStream, Description: "faas-infer: asynchronous invocations that wait",
 		Subjects: []string{WorkSubjects + ">", UrgentSubjects + ">", BestEffortSubjects + ">"},
 		// A message stays in the stream until it is acknowledged.
 		Retention: jetstream.WorkQueuePolicy,
 		// A full stream refuses new messages and keeps the old ones.
-		Discard: jetstream.DiscardNew, MaxBytes: b.options.MaxQueued,
-		Storage: jetstream.FileStorage, Duplicates: duplicates, Replicas: b.options.Replicas,
+		Discard: jetstream.DiscardNew, MaxBytes: o.MaxQueued,
+		Storage: jetstream.FileStorage, Duplicates: duplicates, Replicas: o.Replicas,
 	}
 	if work.MaxBytes <= 0 {
 		work.MaxBytes = DefaultMaxQueued
 	}
 	dead := work
 	dead.Name, dead.Description, dead.Subjects = DeadStream, "faas-infer: asynchronous invocations that were given up", []string{DeadSubjects + ">"}
-	dead.Retention, dead.AllowDirect, dead.MaxBytes = jetstream.LimitsPolicy, true, b.options.MaxDead
+	dead.Retention, dead.AllowDirect, dead.MaxBytes = jetstream.LimitsPolicy, true, o.MaxDead
 	if dead.MaxBytes <= 0 {
 		dead.MaxBytes = DefaultMaxDead
 	}
@@ -94,7 +96,8 @@ func (b *Broker) makeStreams(ctx context.Context) error {
 			if halved > 0 {
 				b.log.Warn().Int64("bytes", most).Msg("the NATS server has no room for more: the queue of asynchronous requests is smaller than usual")
 			}
-			return makeFollowing(ctx, b)
+			follow(ctx, b)
+			return nil
 		}
 	}
 	return err
@@ -103,13 +106,13 @@ func (b *Broker) makeStreams(ctx context.Context) error {
 // existing returns the configurations of the streams that exist, by name.
 func (b *Broker) existing(ctx context.Context) (map[string]jetstream.StreamConfig, error) {
 	all := map[string]jetstream.StreamConfig{}
-	for _, s := range b.streams() {
+	for _, s := range streams(b.options) {
 		found, err := b.js.Stream(ctx, s.Name)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			continue
 		}
 		if err != nil {
-			return nil, b.explain(s.Name, err)
+			return nil, explain(b.options, s.Name, err)
 		}
 		all[s.Name] = found.CachedInfo().Config
 	}
@@ -119,7 +122,7 @@ func (b *Broker) existing(ctx context.Context) (map[string]jetstream.StreamConfi
 // tryStreams is makeStreams with sizes that are halved so many times. It returns the most
 // bytes of queued requests.
 func (b *Broker) tryStreams(ctx context.Context, existing map[string]jetstream.StreamConfig, halved int) (most int64, err error) {
-	for _, s := range b.streams() {
+	for _, s := range streams(b.options) {
 		s.MaxBytes >>= halved
 		was, exists := existing[s.Name]
 		if exists {
@@ -130,7 +133,7 @@ func (b *Broker) tryStreams(ctx context.Context, existing map[string]jetstream.S
 			err = nil // The server has less room than before. The stream stays as it is.
 		}
 		if err != nil {
-			return 0, b.explain(s.Name, err)
+			return 0, explain(b.options, s.Name, err)
 		}
 		if s.Name == WorkStream {
 			most = s.MaxBytes
@@ -142,7 +145,11 @@ func (b *Broker) tryStreams(ctx context.Context, existing map[string]jetstream.S
 // updated returns the configuration of a stream that exists, changed as far as want needs. An
 // unlimited stream, of MaxBytes -1, stays unlimited. Replicas change only to a number that is given.
 func updated(is, want jetstream.StreamConfig) jetstream.StreamConfig {
-	is.Subjects, is.Retention, is.Discard = want.Subjects, want.Retention, want.Discard
+	is.Retention, is.Discard = want.Retention, want.Discard
+	// Another version, whose replicas run beside this one, may need further subjects.
+	is.Subjects = slices.Concat(want.Subjects, slices.DeleteFunc(slices.Clone(is.Subjects), func(s string) bool {
+		return slices.Contains(want.Subjects, s)
+	}))
 	is.AllowDirect = is.AllowDirect || want.AllowDirect
 	is.Duplicates = max(is.Duplicates, want.Duplicates)
 	if want.Replicas > 0 {
@@ -155,16 +162,16 @@ func updated(is, want jetstream.StreamConfig) jetstream.StreamConfig {
 }
 
 // explain returns a sentence that says why a stream cannot be had.
-func (b *Broker) explain(stream string, err error) error {
+func explain(o BrokerOptions, stream string, err error) error {
 	switch {
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
-		return fmt.Errorf("the NATS server at %s keeps no streams: start it with JetStream (nats-server -js): %w", b.URL(), err)
+		return fmt.Errorf("the NATS server at %s keeps no streams: start it with JetStream (nats-server -js): %w", redact(o.URL), err)
 	case errors.Is(err, nats.ErrNoResponders):
 		return fmt.Errorf("the NATS server does not answer for JetStream; is it on (nats-server -js)? %w", err)
 	case tooLarge(err):
 		return fmt.Errorf("stream %s: the NATS server has too little storage; give it a larger volume or raise max_file_store: %w", stream, err)
 	case tooFew(err):
-		return fmt.Errorf("stream %s: --nats-replicas is %d, and the NATS server has no cluster of so many servers with JetStream: %w", stream, b.options.Replicas, err)
+		return fmt.Errorf("stream %s: --nats-replicas is %d, and the NATS server has no cluster of so many servers with JetStream: %w", stream, o.Replicas, err)
 	}
 	return fmt.Errorf("stream %s: %w", stream, err)
 }
@@ -275,7 +282,10 @@ func (b *Broker) condition(ctx context.Context, before error) error {
 	} else if !b.publishing.IsConnected() {
 		return b.away(b.publishing.LastError())
 	}
-	if before == nil {
+	if before == nil && !b.lost.Swap(false) {
+		if b.lacking != nil && time.Now().After(b.followAt) {
+			follow(ctx, b)
+		}
 		return nil
 	}
 	if err := b.publishing.FlushWithContext(ctx); err != nil {
