@@ -79,7 +79,6 @@ func (c *call) next() (held web.Body, message []byte, err error) {
 		}
 		r.ContentLength, r.Body = -1, io.NopCloser(&roomReader{room, plain})
 	default:
-		c.w.Header()["Grpc-Accept-Encoding"] = []string{"identity,gzip"}
 		return held, nil, &status{code: unimplemented, text: fmt.Sprintf("the grpc-encoding %q is not known; send gzip or identity", web.Clip(coding))}
 	}
 	if held, err = c.server.messages.Read(c.w, &r, "", 0); err != nil {

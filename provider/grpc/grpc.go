@@ -91,7 +91,9 @@ type call struct {
 
 // ServeHTTP serves a call, for which [IsCall] is true.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	// A stream's answers are sent while its requests are read, so headers are set here and trailers at the end only.
 	w.Header()["Content-Type"] = []string{"application/grpc"}
+	w.Header()["Grpc-Accept-Encoding"] = []string{"identity,gzip"}
 	timeout, limited, err := parseTimeout(r.Header.Get("Grpc-Timeout"))
 	if limited {
 		ctx, cancel := context.WithTimeout(r.Context(), timeout)
