@@ -23,6 +23,8 @@ const (
 	room = 2 << 10
 	// maxAnswer is the most bytes of an answer that comes in parts, as programs' answers do.
 	maxAnswer = 64 << 20
+	// maxQuestion is the most bytes of a message that has no tensors.
+	maxQuestion = 64 << 10
 )
 
 // empty fills the room in front of messages.
@@ -44,18 +46,19 @@ func (r *roomReader) Read(p []byte) (int, error) {
 	return r.rest.Read(p)
 }
 
-// receive reads the only message of a call. Release and free held after use.
-func (c *call) receive() (held web.Body, message []byte, err error) {
+// receive reads the only message of a call, of at most limit bytes. Release and free held after use.
+func (c *call) receive(limit int64) (held web.Body, message []byte, err error) {
 	c.server.options.Bodies.Limit(c.w)
-	held, message, err = c.next()
+	held, message, err = c.next(limit)
 	if errors.Is(err, io.EOF) {
 		err = web.BadRequest(errors.New("the call has no message"))
 	}
 	return held, message, err
 }
 
-// next reads the next message of a call, io.EOF if there is none. It lies in the buffer of held, after [room].
-func (c *call) next() (held web.Body, message []byte, err error) {
+// next reads the next message of a call, of at most limit bytes; io.EOF if there is none. It lies in the buffer of held,
+// after [room].
+func (c *call) next(limit int64) (held web.Body, message []byte, err error) {
 	var prefix [prefixLength]byte
 	switch _, err := io.ReadFull(c.r.Body, prefix[:]); {
 	case errors.Is(err, io.EOF):
@@ -64,7 +67,8 @@ func (c *call) next() (held web.Body, message []byte, err error) {
 		return held, nil, c.broken(err)
 	}
 	n := int64(binary.BigEndian.Uint32(prefix[1:]))
-	if limit := c.server.options.Bodies.Max; n > limit {
+	bodies := c.server.options.Bodies
+	if limit = min(limit, bodies.Max); n > limit {
 		return held, nil, web.Refuse(http.StatusRequestEntityTooLarge, "the message has %d bytes, the limit is %d", n, limit)
 	}
 	source := io.LimitReader(c.r.Body, n)
@@ -81,7 +85,7 @@ func (c *call) next() (held web.Body, message []byte, err error) {
 	default:
 		return held, nil, &status{code: unimplemented, text: fmt.Sprintf("the grpc-encoding %q is not known; send gzip or identity", web.Clip(coding))}
 	}
-	if held, err = c.server.messages.Read(c.w, &r, "", 0); err != nil {
+	if held, err = bodies.WithMax(limit+room).Read(c.w, &r, "", 0); err != nil {
 		return held, nil, c.broken(err)
 	}
 	if r.ContentLength < 0 {

@@ -23,7 +23,7 @@ import (
 type Options struct {
 	// Handler serves the provider's HTTP routes.
 	Handler http.Handler
-	// Bodies reads messages. A message may be as large as a body.
+	// Bodies reads messages. A ModelInferRequest may be as large as a body.
 	Bodies *web.BodyReader
 	// Version is the provider's version, for ServerMetadata.
 	Version string
@@ -34,16 +34,10 @@ type Options struct {
 }
 
 // Server serves gRPC calls. Create it with [New].
-type Server struct {
-	options Options
-	// messages reads messages and leaves room in front of them.
-	messages *web.BodyReader
-}
+type Server struct{ options Options }
 
 // New returns a server.
-func New(o Options) *Server {
-	return &Server{options: o, messages: o.Bodies.WithMax(o.Bodies.Max + room)}
-}
+func New(o Options) *Server { return &Server{o} }
 
 // IsCall reports whether a request is a gRPC call. Only HTTP/2 carries them.
 func IsCall(r *http.Request) bool {

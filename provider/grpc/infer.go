@@ -51,7 +51,7 @@ func free(held *web.Body) {
 }
 
 func modelInfer(c *call) error {
-	held, message, err := c.receive()
+	held, message, err := c.receive(c.server.options.Bodies.Max)
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func modelStreamInfer(c *call) error {
 	close(turn)
 	for {
 		slots <- struct{}{} // Each answer gives its slot back, at the latest when the call's context ends.
-		held, message, err := c.next()
+		held, message, err := c.next(c.server.options.Bodies.Max)
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
@@ -155,7 +155,7 @@ func (c *call) unblock() (stop func()) {
 
 // askAbout sends a GET about the model of a message with name and version.
 func (c *call) askAbout(end string, take func(h http.Header, body []byte) error) error {
-	held, message, err := c.receive()
+	held, message, err := c.receive(maxQuestion)
 	if err != nil {
 		return err
 	}
