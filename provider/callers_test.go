@@ -284,6 +284,45 @@ func TestKeysWhileRestoring(t *testing.T) {
 	again.wantCode(t, 200, "/function/mnist", "X-API-Key", otherKey)
 }
 
+// The queue keeps the requests to a function that this version refuses until that is mended, so it asks for keys meanwhile,
+// and the rate holds.
+func TestKeysOfBrokenFunctions(t *testing.T) {
+	r := guarded(t, nil)
+	r.secret(t, "POST", "openfaas-fn", "keys", shopKey)
+	of := func(name string, pairs ...string) *map[string]string {
+		keys := map[string]string{annotation.InferWeight: "none"}
+		annotated(pairs...)(&types.FunctionDeployment{Annotations: &keys})
+		r.elsewhere(t, 1, func(f *store.Function) { f.Deployment.Service, f.Deployment.Annotations = name, &keys })
+		return &keys
+	}
+	of("named", annotation.InferAccess, "keys", annotation.InferRate, "1/h")
+	of("empty", annotation.InferAccess, "")
+	of("wrong", annotation.InferAccess, "../x")
+	of("open")
+	keys := of("label")
+	r.elsewhere(t, 1, func(f *store.Function) {
+		f.Deployment.Service, f.Deployment.Annotations, f.Deployment.Labels = "label", keys, &map[string]string{annotation.InferAccess: "keys"}
+	})
+	again := newRig(t, func(o *Options) { o.Store, o.Secrets = r.store, r.secrets })
+	var got http.Header
+	again.UseAsync(acceptor{&got})
+	if err := again.Restore(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, followed := range []bool{false, true} {
+		for name, want := range map[string]int{"named": 401, "label": 401, "empty": 503, "wrong": 503, "open": 202} {
+			again.wantCode(t, want, "/async-function/"+name)
+		}
+		again.wantCode(t, 202, "/async-function/label", "X-API-Key", shopKey)
+		if !followed {
+			again.wantCode(t, 202, "/async-function/named", "X-API-Key", shopKey)
+		}
+		again.wantCode(t, 429, "/async-function/named", "X-API-Key", shopKey)
+		again.wantCode(t, 503, "/function/label", "X-API-Key", shopKey)
+		followOnce(again)
+	}
+}
+
 func TestTokensOfFunctions(t *testing.T) {
 	secret := []byte(strings.Repeat("s", 32))
 	sign := func(claims jwt.MapClaims) string {
