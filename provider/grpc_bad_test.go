@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/encoding/gzip"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/dynamicpb"
 
 	"github.com/faas-infer/faas-infer/instance/frame"
@@ -95,6 +96,41 @@ func largeOutput(n int) dispatcherFunc {
 		return &frame.Response{Status: 200, Header: map[string][]string{"Inference-Header-Content-Length": {strconv.Itoa(len(head))}},
 			Body: append([]byte(head), make([]byte, n)...)}, nil
 	}
+}
+
+// Typed contents may take ten times their raw elements. They count until the client has taken them.
+func TestGRPCTypedOutputsAreHeld(t *testing.T) {
+	var size atomic.Int64
+	r := invoker(t, func(context.Context, *frame.Request) (*frame.Response, error) {
+		n := int(size.Load())
+		answer, err := largeOutput(n)(nil, nil)
+		head := bytes.Replace(answer.Body[:len(answer.Body)-n], []byte(`"UINT8"`), []byte(` "INT8"`), 1)
+		answer.Body = append(head, bytes.Repeat([]byte{0xff}, n)...)
+		return answer, err
+	}, nil)
+	server := serveHTTP2(t, r, time.Minute, false)
+	c := dialGRPC(t, server)
+	const typed = `model_name: "mnist" inputs { name: "x" datatype: "INT8" shape: [1] contents { int_contents: 1 } }`
+	size.Store(7 << 20)
+	c.wantStatus(t, "ModelInfer", typed, codes.ResourceExhausted, "67108864 bytes", "raw_input_contents")
+
+	size.Store(1 << 20)
+	before := runtime.NumGoroutine()
+	h := attack(t, server, 0)
+	message, err := proto.Marshal(parse(t, c.method(t, inferService, "ModelInfer").Input(), typed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.open(1, "ModelInfer"); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.WriteData(1, true, append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(message))), message...)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the message is held", func() bool { return r.bodies.Held() > 10<<20 })
+	h.conn.Close()
+	size.Store(100)
+	wantService(t, r, server, before)
 }
 
 // wantService fails unless another client is served, and nothing of the attack is left.

@@ -21,7 +21,8 @@ const (
 	prefixLength = 5
 	// room is how many bytes a message's buffer has in front of it, for the JSON part of its translation.
 	room = 2 << 10
-	// maxAnswer is the most bytes of an answer that comes in parts, as programs' answers do.
+	// maxAnswer is the most bytes of an answer that comes in parts, as programs' answers do, and of what is made of an
+	// answer beside its raw tensors.
 	maxAnswer = 64 << 20
 	// maxQuestion is the most bytes of a message that has no tensors.
 	maxQuestion = 64 << 10
@@ -117,9 +118,10 @@ func (c *call) broken(err error) error {
 	return web.BadRequest(fmt.Errorf("the message could not be read: %w", err))
 }
 
-// ask sends a request to the provider's routes. take gets the answer's body and header if its status is 200; the body is
+// ask sends a request to the provider's routes. take gets the answer and its body if its status is 200; the body is
 // valid until take returns. Other answers become the error, a *status.
-func (c *call) ask(method, path string, given http.Header, body *web.ReadBody, length int, take func(h http.Header, body []byte) error) (err error) {
+func (c *call) ask(method, path string, given http.Header, body *web.ReadBody, length int,
+	take func(a *answer, body []byte) error) (err error) {
 	r := c.r.WithContext(c.r.Context())
 	r.Method, r.RequestURI, r.Header, r.Trailer = method, path, given, nil
 	r.URL = &url.URL{Path: path}
@@ -154,11 +156,11 @@ type answer struct {
 	bodies *web.BodyReader
 	header http.Header
 	status int
-	take   func(h http.Header, body []byte) error
+	take   func(a *answer, body []byte) error
 	// taken: take has had the answer, or it is refused. err is the result.
 	taken bool
 	err   error
-	// body is what has come in parts. counted of it is held until releases are called.
+	// body is what has come in parts. counted of it is held until releases are called, and so is what is made of it.
 	body     []byte
 	counted  int64
 	releases []func()
@@ -201,12 +203,29 @@ func (a *answer) hold(n int64) error {
 		return nil
 	}
 	more := max(n-a.counted, a.counted)
-	release, err := a.bodies.HoldAnswer("", more)
-	if err != nil {
-		return err
+	a.counted += more
+	return a.count(more)
+}
+
+// keep counts n bytes that are about to be made of the answer. A few bytes are gone at once and do not count.
+func (a *answer) keep(n int) error {
+	if n <= smallTensor {
+		return nil
 	}
-	a.counted, a.releases = a.counted+more, append(a.releases, release)
-	return nil
+	if n > maxAnswer {
+		return &status{code: resourceExhausted, text: fmt.Sprintf(
+			"the function's answer is longer than %d bytes in this form; send raw_input_contents to get it raw", int64(maxAnswer))}
+	}
+	return a.count(int64(n))
+}
+
+// count holds n more bytes until the answer is sent.
+func (a *answer) count(n int64) error {
+	release, err := a.bodies.HoldAnswer("", n)
+	if err == nil {
+		a.releases = append(a.releases, release)
+	}
+	return err
 }
 
 func (a *answer) release() {
@@ -226,7 +245,7 @@ func (a *answer) finish(body []byte) {
 		a.header.Del("Retry-After") // It goes into the trailer.
 		return
 	}
-	a.err = a.take(a.header, body)
+	a.err = a.take(a, body)
 }
 
 // send writes the prefix of a message, and the message. Its parts need not be in one piece of memory.
@@ -238,22 +257,25 @@ func (c *call) send(m *response, wrapped bool) error {
 	if uint64(size+own) > 1<<32-1 {
 		return &status{code: resourceExhausted, text: "the answer is too long for a message of gRPC"}
 	}
-	to := make([]byte, prefixLength, prefixLength+own+len(m.head)+16)
+	to := make([]byte, prefixLength, prefixLength+own+min(len(m.head), smallTensor)+16)
 	binary.BigEndian.PutUint32(to[1:], uint32(size+own))
 	if wrapped {
 		to = protowire.AppendVarint(protowire.AppendTag(to, 2, protowire.BytesType), uint64(size))
 	}
-	to = append(to, m.head...)
-	for _, raw := range m.raw {
-		to = protowire.AppendVarint(protowire.AppendTag(to, 6, protowire.BytesType), uint64(len(raw)))
-		if len(raw) <= smallTensor {
-			to = append(to, raw...)
+	for i := range 1 + len(m.raw) {
+		part := m.head
+		if i > 0 {
+			part = m.raw[i-1]
+			to = protowire.AppendVarint(protowire.AppendTag(to, 6, protowire.BytesType), uint64(len(part)))
+		}
+		if len(part) <= smallTensor {
+			to = append(to, part...)
 			continue
 		}
 		if err := c.write(to); err != nil {
 			return err
 		}
-		if err := c.write(raw); err != nil {
+		if err := c.write(part); err != nil {
 			return err
 		}
 		to = to[:0]

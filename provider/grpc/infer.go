@@ -35,12 +35,12 @@ func (c *call) infer(q *request, held *web.Body, given http.Header, final bool, 
 	}
 	given["Content-Type"] = []string{"application/octet-stream"}
 	given[lengthHeader] = []string{strconv.Itoa(head)}
-	return c.ask(http.MethodPost, q.path(), given, web.NewReadBody(held, body), len(body), func(h http.Header, body []byte) error {
-		m, err := parseResponse(h, body, q.typed(), final)
+	return c.ask(http.MethodPost, q.path(), given, web.NewReadBody(held, body), len(body), func(a *answer, body []byte) error {
+		m, err := parseResponse(a, body, q.typed(), final)
 		if err != nil {
 			return err
 		}
-		return send(h, m)
+		return send(a.header, m)
 	})
 }
 
@@ -154,7 +154,7 @@ func (c *call) unblock() (stop func()) {
 }
 
 // askAbout sends a GET about the model of a message with name and version.
-func (c *call) askAbout(end string, take func(h http.Header, body []byte) error) error {
+func (c *call) askAbout(end string, take func(a *answer, body []byte) error) error {
 	held, message, err := c.receive(maxQuestion)
 	if err != nil {
 		return err
@@ -178,7 +178,7 @@ var errName = web.BadRequest(errors.New("name is empty; it must be a function's 
 // modelReady answers false for a function that is not there or not ready, as Triton does.
 func modelReady(c *call) error {
 	ready := true
-	err := c.askAbout("/ready", func(http.Header, []byte) error { return nil })
+	err := c.askAbout("/ready", func(*answer, []byte) error { return nil })
 	var s *status
 	if errors.As(err, &s) && (s.code == notFound || s.code == unavailable) {
 		ready, err = false, nil
@@ -195,7 +195,7 @@ func modelMetadata(c *call) error {
 		Datatype string  `json:"datatype"`
 		Shape    []int64 `json:"shape"`
 	}
-	return c.askAbout("", func(h http.Header, body []byte) error {
+	return c.askAbout("", func(a *answer, body []byte) error {
 		var told struct {
 			Name     string   `json:"name"`
 			Versions []string `json:"versions"`
@@ -216,7 +216,7 @@ func modelMetadata(c *call) error {
 				m = appendBytes(m, protowire.Number(4+at), appendShape(appendString(appendString(nil, 1, t.Name), 2, t.Datatype), 3, t.Shape))
 			}
 		}
-		copyMetadata(c.w.Header(), h)
+		copyMetadata(c.w.Header(), a.header)
 		return c.reply(m)
 	})
 }
