@@ -114,6 +114,12 @@ func TestGRPCRefusals(t *testing.T) {
 	} {
 		c.wantStatus(t, "ModelInfer", text, want.code, want.word)
 	}
+	long := strings.Repeat("x", 254)
+	for _, name := range []string{"ModelReady", "ModelMetadata"} {
+		c.wantStatus(t, name, `name: "`+long+`"`, codes.InvalidArgument, "254 bytes")
+		c.wantStatus(t, name, `name: "mnist" version: "`+long+`"`, codes.InvalidArgument, "254 bytes")
+	}
+	c.wantStatus(t, "ModelInfer", `model_name: "`+long+`"`, codes.InvalidArgument, "254 bytes")
 	m := dynamicpb.NewMessage(c.method(t, inferService, "ServerLive").Input())
 	wantCode(t, c.Invoke(t.Context(), "/inference.GRPCInferenceService/Absent", m, m), codes.Unimplemented, "Absent")
 	c.wantStatus(t, "ModelMetadata", `name: "absent"`, codes.NotFound, "no function")

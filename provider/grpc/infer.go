@@ -167,6 +167,9 @@ func (c *call) askAbout(end string, take func(a *answer, body []byte) error) err
 	if names[0] == "" {
 		return errName
 	}
+	if err := checkNames(names...); err != nil {
+		return err
+	}
 	if names[1] != "" {
 		end = "/versions/" + url.PathEscape(names[1]) + end
 	}
