@@ -223,6 +223,19 @@ func TestKeysOfNamespaces(t *testing.T) {
 	r.callers.secrets = unreadable{r.callers.secrets}
 	followOnce(r)
 	r.wantCode(t, 200, "/function/mnist.team-a", "X-API-Key", shopKey)
+	if err := os.Remove(r.callers.file); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(r.callers.file, r.callers.file); err != nil { // It leads nowhere, as when descriptors run out.
+		t.Fatal(err)
+	}
+	followOnce(r)
+	r.wantCode(t, 200, "/function/mnist", "X-API-Key", shopKey)
+	if err := os.Remove(r.callers.file); err != nil {
+		t.Fatal(err)
+	}
+	followOnce(r)
+	r.wantCode(t, 503, "/function/mnist", "X-API-Key", shopKey)
 	if n := len(r.callers.guards); n != 2 {
 		t.Errorf("%d sources are kept, functions have 2", n)
 	}

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"io"
+	"io/fs"
 	"maps"
 	"net/http"
 	"os"
@@ -116,11 +118,15 @@ func (c *callers) read(of source) ([]byte, error) {
 	return c.secrets.Value(of.namespace, of.secret)
 }
 
-// ReadKeysFile reads the file of [Options.AccessKeys], of at most 1 MiB.
+// ReadKeysFile reads the file of [Options.AccessKeys], of at most 1 MiB. The error has status 400 if there is no such file,
+// it may not be read, or it is too large. Others, such as a lack of descriptors, may pass.
 func ReadKeysFile(name string) ([]byte, error) {
 	file, err := os.Open(name)
-	if err != nil {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 		return nil, web.BadRequest(err)
+	}
+	if err != nil {
+		return nil, err // It names the file.
 	}
 	defer file.Close()
 	text, err := io.ReadAll(io.LimitReader(file, maxKeysFile+1))
