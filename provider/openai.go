@@ -116,7 +116,7 @@ func (s openAIRoutes) invokeNamed(w http.ResponseWriter, r *http.Request, path s
 		err = web.Refuse(http.StatusBadRequest, `model is missing: the request body must name a function in the field "model"; GET %s lists them`, openAIModels)
 	}
 	if err == nil {
-		err = s.bodies.Assign(&body, r, named.Model)
+		err = s.bodies.Assign(&body, r, chargedName(named.Model))
 	}
 	if err != nil {
 		body.Free()

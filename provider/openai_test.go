@@ -113,6 +113,31 @@ func TestOpenAIRefusals(t *testing.T) {
 	}
 }
 
+// However a request names its function, what it holds counts towards the function's one share of the memory.
+func TestOpenAISharesMemory(t *testing.T) {
+	reached, proceed := make(chan struct{}), make(chan struct{})
+	r := invoker(t, func(_ context.Context, req *frame.Request) (*frame.Response, error) {
+		if len(req.Body) > 1 {
+			reached <- struct{}{}
+			<-proceed
+		}
+		return &frame.Response{Status: 200, Header: http.Header{}}, nil
+	}, func(o *Options) { o.Bodies = web.NewBodyReader(600<<10, time.Minute, 1<<20) })
+	for _, name := range []string{"mnist", "mnist.openfaas-fn"} {
+		done := make(chan int)
+		go func() {
+			body := `{"model": "` + name + `", "input": "` + strings.Repeat("a", 590<<10) + `"}`
+			done <- r.do("POST", "/v1/embeddings", body, "X-Forwarded-For", "10.0.0.1").Code
+		}()
+		<-reached
+		wantSentence(t, r.do("POST", "/function/mnist", "x", "X-Forwarded-For", "10.0.0.2"), http.StatusTooManyRequests, "this function's")
+		proceed <- struct{}{}
+		if code := <-done; code != http.StatusOK {
+			t.Errorf("%s gets %d", name, code)
+		}
+	}
+}
+
 // An ordinary function gets the request, too, with the length of its body.
 func TestOpenAIToPrograms(t *testing.T) {
 	r := newRig(t, nil)

@@ -202,7 +202,7 @@ func New(o Options) *Server {
 		s.bodies = web.NewBodyReader(DefaultMaxBody, DefaultBodyTimeout, DefaultMaxHeld)
 	}
 	s.changes = changes{s.bodies, s.inFlight}
-	s.calls = grpc.New(grpc.Options{Handler: s.Handler(), Bodies: s.bodies, Version: o.Version.Release, Ready: s.ready, Shut: s.inFlight.Shut()})
+	s.calls = grpc.New(grpc.Options{Handler: s.Handler(), Bodies: s.bodies, Charged: chargedName, Version: o.Version.Release, Ready: s.ready, Shut: s.inFlight.Shut()})
 	if s.now == nil {
 		s.now = time.Now
 	}

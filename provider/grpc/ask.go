@@ -118,9 +118,9 @@ func (c *call) broken(err error) error {
 	return web.BadRequest(fmt.Errorf("the message could not be read: %w", err))
 }
 
-// ask sends a request to the provider's routes. take gets the answer and its body if its status is 200; the body is
-// valid until take returns. Other answers become the error, a *status.
-func (c *call) ask(method, path string, given http.Header, body *web.ReadBody, length int,
+// ask sends a request about a model to the provider's routes. take gets the answer and its body if its status is 200;
+// the body is valid until take returns. Other answers become the error, a *status.
+func (c *call) ask(model, method, path string, given http.Header, body *web.ReadBody, length int,
 	take func(a *answer, body []byte) error) (err error) {
 	r := c.r.WithContext(c.r.Context())
 	r.Method, r.RequestURI, r.Header, r.Trailer = method, path, given, nil
@@ -133,7 +133,7 @@ func (c *call) ask(method, path string, given http.Header, body *web.ReadBody, l
 		r.Body = body
 		defer body.Close()
 	}
-	a := &answer{bodies: c.server.options.Bodies, header: http.Header{}, take: take}
+	a := &answer{options: &c.server.options, model: model, header: http.Header{}, take: take}
 	defer a.release()
 	defer func() {
 		switch p := recover(); p {
@@ -153,10 +153,11 @@ func (c *call) ask(method, path string, given http.Header, body *web.ReadBody, l
 
 // answer is the answer to [call.ask].
 type answer struct {
-	bodies *web.BodyReader
-	header http.Header
-	status int
-	take   func(a *answer, body []byte) error
+	options *Options
+	model   string
+	header  http.Header
+	status  int
+	take    func(a *answer, body []byte) error
 	// taken: take has had the answer, or it is refused. err is the result.
 	taken bool
 	err   error
@@ -221,7 +222,7 @@ func (a *answer) keep(n int) error {
 
 // count holds n more bytes until the answer is sent.
 func (a *answer) count(n int64) error {
-	release, err := a.bodies.HoldAnswer("", n)
+	release, err := a.options.Bodies.HoldAnswer(a.options.Charged(a.model), n)
 	if err == nil {
 		a.releases = append(a.releases, release)
 	}

@@ -25,6 +25,8 @@ type Options struct {
 	Handler http.Handler
 	// Bodies reads messages. A ModelInferRequest may be as large as a body.
 	Bodies *web.BodyReader
+	// Charged returns the name under which Bodies counts what the function of a model holds.
+	Charged func(model string) string
 	// Version is the provider's version, for ServerMetadata.
 	Version string
 	// Ready returns why the provider does not take requests, nil if it does.

@@ -35,7 +35,7 @@ func (c *call) infer(q *request, held *web.Body, given http.Header, final bool, 
 	}
 	given["Content-Type"] = []string{"application/octet-stream"}
 	given[lengthHeader] = []string{strconv.Itoa(head)}
-	return c.ask(http.MethodPost, q.path(), given, web.NewReadBody(held, body), len(body), func(a *answer, body []byte) error {
+	return c.ask(q.model, http.MethodPost, q.path(), given, web.NewReadBody(held, body), len(body), func(a *answer, body []byte) error {
 		m, err := parseResponse(a, body, q.typed(), final)
 		if err != nil {
 			return err
@@ -173,7 +173,7 @@ func (c *call) askAbout(end string, take func(a *answer, body []byte) error) err
 	if names[1] != "" {
 		end = "/versions/" + url.PathEscape(names[1]) + end
 	}
-	return c.ask(http.MethodGet, modelPath(names[0], end), c.given, nil, 0, take)
+	return c.ask(names[0], http.MethodGet, modelPath(names[0], end), c.given, nil, 0, take)
 }
 
 var errName = web.BadRequest(errors.New("name is empty; it must be a function's NAME or NAME.NAMESPACE"))
