@@ -36,7 +36,7 @@ func (s openAIRoutes) serve(w http.ResponseWriter, r *http.Request, escaped stri
 		w.Header().Set("Allow", strings.Join(allowed, ", "))
 		err = web.Refuse(http.StatusMethodNotAllowed, "%s takes %s, not %q", web.Clip(escaped), strings.Join(allowed, ", "), web.Clip(r.Method))
 	case one:
-		err = s.describe(w, id)
+		err = s.describe(w, r, id)
 	case listed:
 		err = s.list(w, r)
 	default:
@@ -85,10 +85,13 @@ func (s openAIRoutes) list(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// describe is GET /v1/models/ID.
-func (s openAIRoutes) describe(w http.ResponseWriter, id string) error {
-	name, _ := splitPath("/"+id, "/")
-	d, err := s.lookUp(name)
+// describe is GET /v1/models/ID. It waits for a function that is being restored or adopted as its requests do.
+func (s openAIRoutes) describe(w http.ResponseWriter, r *http.Request, id string) error {
+	name, rest := splitPath("/"+id, "/")
+	if rest != "/" {
+		return web.Refuse(http.StatusNotFound, "there is no model %q: a model's name has no slash", web.Clip(id))
+	}
+	d, _, err := s.lookUpOrWait(r.Context(), name)
 	if err != nil {
 		return err
 	}

@@ -75,6 +75,7 @@ func TestOpenAIErrors(t *testing.T) {
 		{"GET", "/v1/embeddings", ``, 405, "invalid_request_error", "method_not_allowed", "POST"},
 		{"POST", "/v1/models", `{}`, 405, "invalid_request_error", "method_not_allowed", "GET"},
 		{"GET", "/v1/models/absent", ``, 404, "invalid_request_error", "model_not_found", `"absent"`},
+		{"GET", "/v1/models/mnist/x", ``, 404, "invalid_request_error", "model_not_found", `"mnist/x"`},
 		{"GET", "/v1/models/mnist", ``, 404, "invalid_request_error", "model_not_found", "no model that can answer"},
 		{"POST", "/function/absent/v1/embeddings", `{}`, 404, "invalid_request_error", "model_not_found", `"absent"`},
 	} {
@@ -182,5 +183,22 @@ func TestOpenAIModels(t *testing.T) {
 	r.controller.problem = "the model cannot be read"
 	if w := r.do("GET", "/v1/models", ""); w.Body.String() != `{"data":[],"object":"list"}`+"\n" {
 		t.Errorf("functions that cannot answer are listed: %s", w.Body)
+	}
+}
+
+// A model that is being restored is not absent.
+func TestOpenAIModelsWhileRestoring(t *testing.T) {
+	before, _ := stored(t, 1)
+	r := newRig(t, func(o *Options) { o.Store = before.store })
+	restore, err := r.BeginRestore()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w := r.do("GET", "/v1/models/f-0000", ""); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	restore(t.Context())
+	if w := r.do("GET", "/v1/models/f-0000", ""); w.Code != http.StatusOK {
+		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }
