@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -239,6 +240,51 @@ func TestKeysOfNamespaces(t *testing.T) {
 	if n := len(r.callers.guards); n != 2 {
 		t.Errorf("%d sources are kept, functions have 2", n)
 	}
+}
+
+// slowNamespaces is a store in which one answer about a namespace may take until proceed.
+type slowNamespaces struct {
+	Store
+	slow          atomic.Bool
+	read, proceed chan struct{}
+}
+
+func (s *slowNamespaces) Namespace(name string) (store.Namespace, error) {
+	n, err := s.Store.Namespace(name)
+	if s.slow.CompareAndSwap(true, false) {
+		close(s.read)
+		<-s.proceed
+	}
+	return n, err
+}
+
+// A round of Follow that has read a namespace before it gets keys does not open its functions again.
+func TestFollowReopensNothing(t *testing.T) {
+	s := &slowNamespaces{read: make(chan struct{}), proceed: make(chan struct{})}
+	r := guarded(t, func(o *Options) { s.Store, o.Store = o.Store, s })
+	r.deploy(t, func(d *types.FunctionDeployment) { d.Namespace = "team-a" })
+	r.secret(t, "POST", "team-a", "keys", shopKey)
+	s.slow.Store(true)
+	followed, updated := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(followed)
+		followOnce(r)
+	}()
+	<-s.read
+	go func() {
+		defer close(updated)
+		if w := r.do("PUT", "/system/namespace/team-a", `{"name":"team-a","annotations":{"com.openfaas.infer.access":"keys"}}`); w.Code != 202 {
+			t.Error(w.Code, w.Body)
+		}
+	}()
+	select {
+	case <-updated: // It must wait; if it does not, let it be first.
+	case <-time.After(20 * time.Millisecond):
+	}
+	close(s.proceed)
+	<-followed
+	<-updated
+	r.wantCode(t, 401, "/function/mnist.team-a")
 }
 
 // followOnce is one round of Follow.

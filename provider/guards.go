@@ -210,6 +210,8 @@ func closedFor(d *deployed) string {
 // used gives each function the policy that its namespace asks for now, and returns the guards that
 // functions have. It forgets the others.
 func (c *callers) used(functions []*deployed) map[source]*guard {
+	c.following.Lock()
+	defer c.following.Unlock()
 	c.mu.Lock()
 	before := maps.Clone(c.guards) // Later ones are those of functions that are being deployed.
 	c.mu.Unlock()
