@@ -431,6 +431,39 @@ func TestRates(t *testing.T) {
 	}
 }
 
+// A rate holds for the requests that are queued while their function arrives, and afterwards.
+func TestRatesWhileArriving(t *testing.T) {
+	var got http.Header
+	stored := newRig(t, nil)
+	record := stored.elsewhere(t, 1, func(f *store.Function) { (*f.Deployment.Annotations)[annotation.InferRate] = "2/h" })
+	queue := func(r *rig) {
+		for _, want := range []int{202, 202, 429} {
+			r.wantCode(t, want, "/async-function/mnist")
+		}
+	}
+	adopts, c := restarted(t, stored, nil, "mnist")
+	adopts.UseAsync(acceptor{&got})
+	adopted := make(chan error, 1)
+	go func() { adopted <- adopts.Adopt(t.Context(), record) }()
+	<-c.begun
+	queue(adopts)
+	close(c.gates[record.Deployment.Service+"."+DefaultNamespace])
+	if err := <-adopted; err != nil {
+		t.Fatal(err)
+	}
+	adopts.wantCode(t, 429, "/function/mnist")
+
+	restores := newRig(t, func(o *Options) { o.Store = stored.store })
+	restores.UseAsync(acceptor{&got})
+	restore, err := restores.BeginRestore()
+	if err != nil {
+		t.Fatal(err)
+	}
+	queue(restores)
+	restore(t.Context())
+	restores.wantCode(t, 429, "/function/mnist")
+}
+
 // acceptor is a queue that keeps the headers of what it accepts.
 type acceptor struct{ got *http.Header }
 

@@ -27,24 +27,33 @@ const (
 	maxKeysFile = 1 << 20
 )
 
-// set gives a new revision of a function its policy. before is the present one, nil for none: its
-// callers go on with what is left of their rates.
-func (c *callers) set(d, before *deployed) {
-	var l *access.Limiter
-	if before != nil {
-		l = before.limiter()
+// limiter returns the limiter for a rate of a function, nil for none. It is before, if that has this rate; for an arriving
+// function without one it is that of the requests that are queued meanwhile. So their callers go on with what is left of
+// their rates. Otherwise it is new.
+func (a *arrivals) limiter(name string, before *access.Limiter, r access.Rate) *access.Limiter {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	p := a.pending[name]
+	if before == nil && p != nil {
+		before = p.limiter
 	}
-	switch r := d.Inference.Rate; {
+	switch {
 	case r.Requests == 0:
-		l = nil
-	case l == nil || l.Rate() != r:
-		l = access.NewLimiter(r)
+		before = nil
+	case before == nil || before.Rate() != r:
+		before = access.NewLimiter(r)
 	}
-	c.put(d, l, c.defaultOf(d.Deployment.Namespace))
+	if p != nil {
+		p.limiter = before
+	}
+	return before
 }
 
-// limiter returns a function's limiter, nil for none.
+// limiter returns a function's limiter, nil for none. d may be nil.
 func (d *deployed) limiter() *access.Limiter {
+	if d == nil {
+		return nil
+	}
 	if p := d.policy.Load(); p != nil {
 		return p.limiter
 	}

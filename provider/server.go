@@ -184,7 +184,8 @@ func (s *Server) deployed(f *Function, dispatcher Dispatcher) *deployed {
 	labels[functionLabel] = f.Deployment.Service
 	d.labels = &labels
 	before, _ := s.named(f.Name)
-	s.callers.set(d, before)
+	l := s.arriving.limiter(f.Name, before.limiter(), f.Inference.Rate)
+	s.callers.put(d, l, s.callers.defaultOf(f.Deployment.Namespace))
 	return d
 }
 
