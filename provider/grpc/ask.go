@@ -243,7 +243,6 @@ func (a *answer) finish(body []byte) {
 	a.taken = true
 	if a.status != http.StatusOK && a.status != 0 {
 		a.err = refusal(a.status, a.header, body)
-		a.header.Del("Retry-After") // It goes into the trailer.
 		return
 	}
 	a.err = a.take(a, body)

@@ -120,8 +120,8 @@ func (c *call) end(err error) {
 		return
 	}
 	set("Grpc-Message", encodeMessage(s.text))
-	if s.retryAfter != "" {
-		set("Retry-After", s.retryAfter)
+	for name, values := range s.trailer {
+		h[http.TrailerPrefix+name] = values
 	}
 }
 
