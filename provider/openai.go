@@ -18,13 +18,18 @@ const openAIModels = "/v1/models"
 // its body names as the model.
 type openAIRoutes struct{ invocations }
 
+// isOpenAI reports whether a path is one of OpenAI's API.
+func isOpenAI(escaped string) bool {
+	return web.IsOpenAI(escaped) || escaped == openAIModels || strings.HasPrefix(escaped, openAIModels+"/")
+}
+
 // serve answers a request with one of these paths. It returns false for every other one.
 func (s openAIRoutes) serve(w http.ResponseWriter, r *http.Request, escaped string) bool {
-	id, one := strings.CutPrefix(escaped, openAIModels+"/")
-	listed := one || escaped == openAIModels
-	if !listed && !web.IsOpenAI(escaped) {
+	if !isOpenAI(escaped) {
 		return false
 	}
+	id, one := strings.CutPrefix(escaped, openAIModels+"/")
+	listed := one || escaped == openAIModels
 	allowed := []string{http.MethodPost}
 	if listed {
 		allowed = []string{http.MethodGet, http.MethodHead}

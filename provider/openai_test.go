@@ -101,6 +101,23 @@ func TestOpenAIErrors(t *testing.T) {
 	}
 }
 
+// A fault of the provider has OpenAI's form, too, and so has a path that an address does not serve.
+func TestOpenAIFaults(t *testing.T) {
+	r := invoker(t, func(context.Context, *frame.Request) (*frame.Response, error) { panic("a mistake") }, nil)
+	w := r.do("POST", "/v1/embeddings", `{"model": "mnist"}`)
+	if w.Code != http.StatusInternalServerError || !strings.Contains(w.Body.String(), `"type":"server_error"`) {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	if held := r.bodies.Held(); held != 0 {
+		t.Errorf("%d bytes are held after it", held)
+	}
+	w = httptest.NewRecorder()
+	AdminOnly(r.Handler()).ServeHTTP(w, httptest.NewRequest("GET", "/v1/models/mnist", nil))
+	if w.Code != http.StatusNotFound || !strings.Contains(w.Body.String(), `"code":"model_not_found"`) {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
 // A refusal that invites another try says when.
 func TestOpenAIRefusals(t *testing.T) {
 	r := newRig(t, nil)

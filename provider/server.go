@@ -282,9 +282,17 @@ func (s *Server) route(m byMethod) http.Handler {
 // answerError writes a handler's error as the answer, and logs one that gets status 500. It
 // does nothing if err is nil.
 func (s *Server) answerError(w http.ResponseWriter, r *http.Request, err error) {
-	if err != nil && web.WriteErrorBelow(w, below(r), err) == http.StatusInternalServerError {
+	if err != nil && writeErrorOf(w, r, err) == http.StatusInternalServerError {
 		s.sampledLog.Error().Err(err).Str("method", r.Method).Str("path", r.URL.Path).Msg("a request failed")
 	}
+}
+
+// writeErrorOf answers a request with an error in the form of its path, and returns the status code.
+func writeErrorOf(w http.ResponseWriter, r *http.Request, err error) int {
+	if isOpenAI(r.URL.EscapedPath()) {
+		return web.WriteOpenAIError(w, err)
+	}
+	return web.WriteErrorBelow(w, below(r), err)
 }
 
 // below is a request's path below its function, "" if it is for no function.
@@ -368,7 +376,7 @@ func (s *Server) recoverPanic(w http.ResponseWriter, r *http.Request) {
 		panic(p)
 	default:
 		s.sampledLog.Error().Interface("panic", p).Str("method", r.Method).Str("path", r.URL.Path).Stack().Msg("a handler panicked")
-		web.WriteErrorBelow(w, below(r), web.Refuse(http.StatusInternalServerError,
+		writeErrorOf(w, r, web.Refuse(http.StatusInternalServerError,
 			"the provider failed at this request; its log has the details"))
 	}
 }
