@@ -206,6 +206,10 @@ func modelMetadata(c *call) error {
 			Inputs   []tensor `json:"inputs"`
 			Outputs  []tensor `json:"outputs"`
 		}
+		// A dimension of two bytes takes 8 here and 10 in the message.
+		if err := a.keep(objectsSize(body) + 8*len(body)); err != nil {
+			return err
+		}
 		if err := json.Unmarshal(body, &told); err != nil {
 			return &status{code: internal, text: "the function's metadata are not those of the Open Inference Protocol: " + err.Error()}
 		}

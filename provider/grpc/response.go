@@ -60,8 +60,10 @@ func parseResponse(a *answer, body []byte, typed, final bool) (*response, error)
 	} else {
 		body = nil
 	}
-	if err := a.keep(len(text)); err != nil {
-		return nil, err
+	if len(text) > smallTensor {
+		if err := a.keep(objectsSize(text)); err != nil {
+			return nil, err
+		}
 	}
 	var head answerHead
 	if err := json.Unmarshal(text, &head); err != nil {
@@ -74,10 +76,19 @@ func parseResponse(a *answer, body []byte, typed, final bool) (*response, error)
 	return head.message(raw, typed, final, a.keep)
 }
 
+// objectsSize returns about how many bytes a JSON text takes in memory: an output or a parameter of three bytes takes a
+// hundred and more.
+func objectsSize(text []byte) int {
+	return len(text) + 256*bytes.Count(text, []byte{'{'}) + 128*bytes.Count(text, []byte{':'})
+}
+
 // tensors returns the raw elements of the outputs. keep counts those of JSON data. The error is a status, or keep's.
 func (a *answerHead) tensors(binaryPart []byte, keep func(n int) error) ([][]byte, error) {
 	raw := make([][]byte, len(a.Outputs))
 	for i, out := range a.Outputs {
+		if len(out.Shape) > maxDimensions {
+			return nil, wrongOutput(out.Name, fmt.Sprintf("it has more than %d dimensions", maxDimensions))
+		}
 		size, ok := out.Parameters["binary_data_size"]
 		if !ok {
 			most := rawSize(out.Datatype, out.Data)
