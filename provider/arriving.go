@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/faas-infer/faas-infer/provider/access"
 	"github.com/faas-infer/faas-infer/provider/store"
 	"github.com/faas-infer/faas-infer/provider/web"
 )
@@ -27,6 +28,8 @@ type arrival struct {
 	users int
 	// objective is the function's latency objective.
 	objective time.Duration
+	// limiter is that of its queued requests, nil for none.
+	limiter *access.Limiter
 }
 
 // ErrArriving is wrapped by the errors about functions that are still being restored or

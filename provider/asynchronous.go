@@ -38,12 +38,12 @@ func (s *Server) UseAsync(a Async) {
 // request's path.
 func (s *Server) accept(w http.ResponseWriter, r *http.Request, escaped string) {
 	if s.async == nil {
-		web.WriteErrorBelow(w, below(r), web.Refuse(http.StatusNotImplemented,
+		writeErrorOf(w, r, web.Refuse(http.StatusNotImplemented,
 			"this provider does not take asynchronous requests"))
 		return
 	}
 	if !s.inFlight.Enter() {
-		web.WriteErrorBelow(w, below(r), errDraining)
+		writeErrorOf(w, r, errDraining)
 		return
 	}
 	defer s.inFlight.Leave()

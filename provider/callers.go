@@ -62,6 +62,9 @@ type callers struct {
 	now   func() time.Time
 	log   zerolog.Logger
 
+	// following is held while functions' policies are replaced: one that has read a namespace earlier must not do it later.
+	following sync.Mutex
+
 	mu     sync.Mutex
 	guards map[source]*guard
 	// defaults are the secrets of namespaces by the namespaces' names, as they were read last.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -223,9 +224,67 @@ func TestKeysOfNamespaces(t *testing.T) {
 	r.callers.secrets = unreadable{r.callers.secrets}
 	followOnce(r)
 	r.wantCode(t, 200, "/function/mnist.team-a", "X-API-Key", shopKey)
+	if err := os.Remove(r.callers.file); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(r.callers.file, r.callers.file); err != nil { // It leads nowhere, as when descriptors run out.
+		t.Fatal(err)
+	}
+	followOnce(r)
+	r.wantCode(t, 200, "/function/mnist", "X-API-Key", shopKey)
+	if err := os.Remove(r.callers.file); err != nil {
+		t.Fatal(err)
+	}
+	followOnce(r)
+	r.wantCode(t, 503, "/function/mnist", "X-API-Key", shopKey)
 	if n := len(r.callers.guards); n != 2 {
 		t.Errorf("%d sources are kept, functions have 2", n)
 	}
+}
+
+// slowNamespaces is a store in which one answer about a namespace may take until proceed.
+type slowNamespaces struct {
+	Store
+	slow          atomic.Bool
+	read, proceed chan struct{}
+}
+
+func (s *slowNamespaces) Namespace(name string) (store.Namespace, error) {
+	n, err := s.Store.Namespace(name)
+	if s.slow.CompareAndSwap(true, false) {
+		close(s.read)
+		<-s.proceed
+	}
+	return n, err
+}
+
+// A round of Follow that has read a namespace before it gets keys does not open its functions again.
+func TestFollowReopensNothing(t *testing.T) {
+	s := &slowNamespaces{read: make(chan struct{}), proceed: make(chan struct{})}
+	r := guarded(t, func(o *Options) { s.Store, o.Store = o.Store, s })
+	r.deploy(t, func(d *types.FunctionDeployment) { d.Namespace = "team-a" })
+	r.secret(t, "POST", "team-a", "keys", shopKey)
+	s.slow.Store(true)
+	followed, updated := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(followed)
+		followOnce(r)
+	}()
+	<-s.read
+	go func() {
+		defer close(updated)
+		if w := r.do("PUT", "/system/namespace/team-a", `{"name":"team-a","annotations":{"com.openfaas.infer.access":"keys"}}`); w.Code != 202 {
+			t.Error(w.Code, w.Body)
+		}
+	}()
+	select {
+	case <-updated: // It must wait; if it does not, let it be first.
+	case <-time.After(20 * time.Millisecond):
+	}
+	close(s.proceed)
+	<-followed
+	<-updated
+	r.wantCode(t, 401, "/function/mnist.team-a")
 }
 
 // followOnce is one round of Follow.
@@ -284,6 +343,45 @@ func TestKeysWhileRestoring(t *testing.T) {
 	again.wantCode(t, 200, "/function/mnist", "X-API-Key", otherKey)
 }
 
+// The queue keeps the requests to a function that this version refuses until that is mended, so it asks for keys meanwhile,
+// and the rate holds.
+func TestKeysOfBrokenFunctions(t *testing.T) {
+	r := guarded(t, nil)
+	r.secret(t, "POST", "openfaas-fn", "keys", shopKey)
+	of := func(name string, pairs ...string) *map[string]string {
+		keys := map[string]string{annotation.InferWeight: "none"}
+		annotated(pairs...)(&types.FunctionDeployment{Annotations: &keys})
+		r.elsewhere(t, 1, func(f *store.Function) { f.Deployment.Service, f.Deployment.Annotations = name, &keys })
+		return &keys
+	}
+	of("named", annotation.InferAccess, "keys", annotation.InferRate, "1/h")
+	of("empty", annotation.InferAccess, "")
+	of("wrong", annotation.InferAccess, "../x")
+	of("open")
+	keys := of("label")
+	r.elsewhere(t, 1, func(f *store.Function) {
+		f.Deployment.Service, f.Deployment.Annotations, f.Deployment.Labels = "label", keys, &map[string]string{annotation.InferAccess: "keys"}
+	})
+	again := newRig(t, func(o *Options) { o.Store, o.Secrets = r.store, r.secrets })
+	var got http.Header
+	again.UseAsync(acceptor{&got})
+	if err := again.Restore(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, followed := range []bool{false, true} {
+		for name, want := range map[string]int{"named": 401, "label": 401, "empty": 503, "wrong": 503, "open": 202} {
+			again.wantCode(t, want, "/async-function/"+name)
+		}
+		again.wantCode(t, 202, "/async-function/label", "X-API-Key", shopKey)
+		if !followed {
+			again.wantCode(t, 202, "/async-function/named", "X-API-Key", shopKey)
+		}
+		again.wantCode(t, 429, "/async-function/named", "X-API-Key", shopKey)
+		again.wantCode(t, 503, "/function/label", "X-API-Key", shopKey)
+		followOnce(again)
+	}
+}
+
 func TestTokensOfFunctions(t *testing.T) {
 	secret := []byte(strings.Repeat("s", 32))
 	sign := func(claims jwt.MapClaims) string {
@@ -331,6 +429,39 @@ func TestRates(t *testing.T) {
 	if h := r.wantCode(t, 200, "/function/mnist"); h.Get("RateLimit-Limit") != "" {
 		t.Errorf("headers %v", h)
 	}
+}
+
+// A rate holds for the requests that are queued while their function arrives, and afterwards.
+func TestRatesWhileArriving(t *testing.T) {
+	var got http.Header
+	stored := newRig(t, nil)
+	record := stored.elsewhere(t, 1, func(f *store.Function) { (*f.Deployment.Annotations)[annotation.InferRate] = "2/h" })
+	queue := func(r *rig) {
+		for _, want := range []int{202, 202, 429} {
+			r.wantCode(t, want, "/async-function/mnist")
+		}
+	}
+	adopts, c := restarted(t, stored, nil, "mnist")
+	adopts.UseAsync(acceptor{&got})
+	adopted := make(chan error, 1)
+	go func() { adopted <- adopts.Adopt(t.Context(), record) }()
+	<-c.begun
+	queue(adopts)
+	close(c.gates[record.Deployment.Service+"."+DefaultNamespace])
+	if err := <-adopted; err != nil {
+		t.Fatal(err)
+	}
+	adopts.wantCode(t, 429, "/function/mnist")
+
+	restores := newRig(t, func(o *Options) { o.Store = stored.store })
+	restores.UseAsync(acceptor{&got})
+	restore, err := restores.BeginRestore()
+	if err != nil {
+		t.Fatal(err)
+	}
+	queue(restores)
+	restore(t.Context())
+	restores.wantCode(t, 429, "/function/mnist")
 }
 
 // acceptor is a queue that keeps the headers of what it accepts.

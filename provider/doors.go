@@ -39,6 +39,6 @@ func only(next http.Handler, who string, has func(*http.Request) bool) http.Hand
 			return
 		}
 		w.Header().Set("Connection", "close") // The rest of a body would be read otherwise.
-		web.WriteErrorBelow(w, below(r), web.Refuse(http.StatusNotFound, "there is no route %q at this address, which is for %s", web.Clip(r.URL.Path), who))
+		writeErrorOf(w, r, web.Refuse(http.StatusNotFound, "there is no route %q at this address, which is for %s", web.Clip(r.URL.Path), who))
 	})
 }

@@ -17,7 +17,11 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding/gzip"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/dynamicpb"
 
 	"github.com/faas-infer/faas-infer/instance/frame"
 )
@@ -62,10 +66,15 @@ func attack(t *testing.T, server *httptest.Server, window uint32) *hostile {
 	return h
 }
 
-// open begins the call of a method. Its error means that the server has closed the connection.
+// open begins the call of a method of inference. Its error means that the server has closed the connection.
 func (h *hostile) open(stream uint32, method string) error {
+	return h.openPath(stream, "/"+inferService+"/"+method)
+}
+
+// openPath is open for the method with a path.
+func (h *hostile) openPath(stream uint32, path string) error {
 	h.text.Reset()
-	for _, f := range [][2]string{{":method", "POST"}, {":scheme", "http"}, {":authority", "h"}, {":path", "/" + inferService + "/" + method},
+	for _, f := range [][2]string{{":method", "POST"}, {":scheme", "http"}, {":authority", "h"}, {":path", path},
 		{"content-type", "application/grpc"}, {"te", "trailers"}} {
 		if err := h.coder.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]}); err != nil {
 			return err
@@ -87,6 +96,41 @@ func largeOutput(n int) dispatcherFunc {
 		return &frame.Response{Status: 200, Header: map[string][]string{"Inference-Header-Content-Length": {strconv.Itoa(len(head))}},
 			Body: append([]byte(head), make([]byte, n)...)}, nil
 	}
+}
+
+// Typed contents may take ten times their raw elements. They count until the client has taken them.
+func TestGRPCTypedOutputsAreHeld(t *testing.T) {
+	var size atomic.Int64
+	r := invoker(t, func(context.Context, *frame.Request) (*frame.Response, error) {
+		n := int(size.Load())
+		answer, err := largeOutput(n)(nil, nil)
+		head := bytes.Replace(answer.Body[:len(answer.Body)-n], []byte(`"UINT8"`), []byte(` "INT8"`), 1)
+		answer.Body = append(head, bytes.Repeat([]byte{0xff}, n)...)
+		return answer, err
+	}, nil)
+	server := serveHTTP2(t, r, time.Minute, false)
+	c := dialGRPC(t, server)
+	const typed = `model_name: "mnist" inputs { name: "x" datatype: "INT8" shape: [1] contents { int_contents: 1 } }`
+	size.Store(7 << 20)
+	c.wantStatus(t, "ModelInfer", typed, codes.ResourceExhausted, "67108864 bytes", "raw_input_contents")
+
+	size.Store(1 << 20)
+	before := runtime.NumGoroutine()
+	h := attack(t, server, 0)
+	message, err := proto.Marshal(parse(t, c.method(t, inferService, "ModelInfer").Input(), typed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.open(1, "ModelInfer"); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.WriteData(1, true, append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(message))), message...)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the message is held", func() bool { return r.bodies.Held() > 10<<20 })
+	h.conn.Close()
+	size.Store(100)
+	wantService(t, r, server, before)
 }
 
 // wantService fails unless another client is served, and nothing of the attack is left.
@@ -172,6 +216,44 @@ func TestGRPCRapidReset(t *testing.T) {
 	if most.Load() > 256 {
 		t.Errorf("%d requests of one connection ran at once", most.Load())
 	}
+}
+
+// Questions about the server are short, compressed or not, and stay held until the client has their answers.
+func TestGRPCQuestionsAreHeld(t *testing.T) {
+	const reflection = "grpc.reflection.v1.ServerReflection"
+	r := invoker(t, largeOutput(100), nil)
+	server := serveHTTP2(t, r, time.Minute, false)
+	c := dialGRPC(t, server)
+	long := strings.Repeat("x", 64<<10)
+	for _, compressed := range [][]grpc.CallOption{nil, {grpc.UseCompressor(gzip.Name)}} {
+		_, err := c.call(t, t.Context(), inferService, "ModelReady", `name: "`+long+`"`, compressed...)
+		wantCode(t, err, codes.ResourceExhausted)
+		_, err = c.call(t, t.Context(), "grpc.health.v1.Health", "Check", `service: "`+long+`"`, compressed...)
+		wantCode(t, err, codes.ResourceExhausted)
+	}
+	s := c.stream(t, t.Context(), reflection, "ServerReflectionInfo")
+	m := c.method(t, reflection, "ServerReflectionInfo")
+	if err := s.SendMsg(parse(t, m.Input(), `file_by_filename: "`+long+`"`)); err != nil {
+		t.Fatal(err)
+	}
+	wantCode(t, s.RecvMsg(dynamicpb.NewMessage(m.Output())), codes.ResourceExhausted)
+
+	const size, streams = 10_000, 20
+	before := runtime.NumGoroutine()
+	h := attack(t, server, 0)
+	question := append(binary.BigEndian.AppendUint32([]byte{0}, size), 1<<3|2, (size-3)&0x7f|0x80, (size-3)>>7)
+	question = append(question, make([]byte, size-3)...)
+	for i := range uint32(streams) {
+		if err := h.openPath(2*i+1, "/"+reflection+"/ServerReflectionInfo"); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.WriteData(2*i+1, false, question); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "questions and their copies are held", func() bool { return r.bodies.Held() >= streams*2*size })
+	h.conn.Close()
+	wantService(t, r, server, before)
 }
 
 // A message that says that it is longer than the limit, or that does not come, takes no memory.

@@ -21,6 +21,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/model/tensor"
+	"github.com/faas-infer/faas-infer/provider/annotation"
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
@@ -114,6 +115,12 @@ func TestGRPCRefusals(t *testing.T) {
 	} {
 		c.wantStatus(t, "ModelInfer", text, want.code, want.word)
 	}
+	long := strings.Repeat("x", 254)
+	for _, name := range []string{"ModelReady", "ModelMetadata"} {
+		c.wantStatus(t, name, `name: "`+long+`"`, codes.InvalidArgument, "254 bytes")
+		c.wantStatus(t, name, `name: "mnist" version: "`+long+`"`, codes.InvalidArgument, "254 bytes")
+	}
+	c.wantStatus(t, "ModelInfer", `model_name: "`+long+`"`, codes.InvalidArgument, "254 bytes")
 	m := dynamicpb.NewMessage(c.method(t, inferService, "ServerLive").Input())
 	wantCode(t, c.Invoke(t.Context(), "/inference.GRPCInferenceService/Absent", m, m), codes.Unimplemented, "Absent")
 	c.wantStatus(t, "ModelMetadata", `name: "absent"`, codes.NotFound, "no function")
@@ -145,6 +152,27 @@ func TestGRPCCodes(t *testing.T) {
 		_, err := c.call(t, t.Context(), inferService, "ModelInfer", inferText)
 		if err == nil {
 			t.Errorf("status %d is an answer", status)
+		}
+	}
+}
+
+// A call above a function's rate says when another one may succeed, and one below it how many may follow.
+func TestGRPCRates(t *testing.T) {
+	r := newRig(t, nil)
+	r.controller.dispatcher = copying("mnist", tensor.FP32)
+	r.deploy(t, annotated(annotation.InferRate, "1/m"))
+	c := dialGRPC(t, serveHTTP2(t, r, time.Minute, false))
+	var header metadata.MD
+	if _, err := c.call(t, t.Context(), inferService, "ModelInfer", inferText, grpc.Header(&header)); err != nil {
+		t.Fatal(err)
+	}
+	if left := header.Get("ratelimit-remaining"); !slices.Equal(left, []string{"0"}) {
+		t.Errorf("%q are left", left)
+	}
+	trailer := c.wantStatus(t, "ModelInfer", inferText, codes.ResourceExhausted, "1/m")
+	for name, want := range map[string]string{"retry-after": "60", "ratelimit-limit": "1", "ratelimit-remaining": "0", "ratelimit-reset": "60"} {
+		if got := trailer.Get(name); !slices.Equal(got, []string{want}) {
+			t.Errorf("%s is %q, want %s", name, got, want)
 		}
 	}
 }

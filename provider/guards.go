@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"io"
+	"io/fs"
 	"maps"
 	"net/http"
 	"os"
@@ -25,24 +27,33 @@ const (
 	maxKeysFile = 1 << 20
 )
 
-// set gives a new revision of a function its policy. before is the present one, nil for none: its
-// callers go on with what is left of their rates.
-func (c *callers) set(d, before *deployed) {
-	var l *access.Limiter
-	if before != nil {
-		l = before.limiter()
+// limiter returns the limiter for a rate of a function, nil for none. It is before, if that has this rate; for an arriving
+// function without one it is that of the requests that are queued meanwhile. So their callers go on with what is left of
+// their rates. Otherwise it is new.
+func (a *arrivals) limiter(name string, before *access.Limiter, r access.Rate) *access.Limiter {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	p := a.pending[name]
+	if before == nil && p != nil {
+		before = p.limiter
 	}
-	switch r := d.Inference.Rate; {
+	switch {
 	case r.Requests == 0:
-		l = nil
-	case l == nil || l.Rate() != r:
-		l = access.NewLimiter(r)
+		before = nil
+	case before == nil || before.Rate() != r:
+		before = access.NewLimiter(r)
 	}
-	c.put(d, l, c.defaultOf(d.Deployment.Namespace))
+	if p != nil {
+		p.limiter = before
+	}
+	return before
 }
 
-// limiter returns a function's limiter, nil for none.
+// limiter returns a function's limiter, nil for none. d may be nil.
 func (d *deployed) limiter() *access.Limiter {
+	if d == nil {
+		return nil
+	}
 	if p := d.policy.Load(); p != nil {
 		return p.limiter
 	}
@@ -116,11 +127,15 @@ func (c *callers) read(of source) ([]byte, error) {
 	return c.secrets.Value(of.namespace, of.secret)
 }
 
-// ReadKeysFile reads the file of [Options.AccessKeys], of at most 1 MiB.
+// ReadKeysFile reads the file of [Options.AccessKeys], of at most 1 MiB. The error has status 400 if there is no such file,
+// it may not be read, or it is too large. Others, such as a lack of descriptors, may pass.
 func ReadKeysFile(name string) ([]byte, error) {
 	file, err := os.Open(name)
-	if err != nil {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 		return nil, web.BadRequest(err)
+	}
+	if err != nil {
+		return nil, err // It names the file.
 	}
 	defer file.Close()
 	text, err := io.ReadAll(io.LimitReader(file, maxKeysFile+1))
@@ -204,6 +219,8 @@ func closedFor(d *deployed) string {
 // used gives each function the policy that its namespace asks for now, and returns the guards that
 // functions have. It forgets the others.
 func (c *callers) used(functions []*deployed) map[source]*guard {
+	c.following.Lock()
+	defer c.following.Unlock()
 	c.mu.Lock()
 	before := maps.Clone(c.guards) // Later ones are those of functions that are being deployed.
 	c.mu.Unlock()

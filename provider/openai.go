@@ -18,13 +18,18 @@ const openAIModels = "/v1/models"
 // its body names as the model.
 type openAIRoutes struct{ invocations }
 
+// isOpenAI reports whether a path is one of OpenAI's API.
+func isOpenAI(escaped string) bool {
+	return web.IsOpenAI(escaped) || escaped == openAIModels || strings.HasPrefix(escaped, openAIModels+"/")
+}
+
 // serve answers a request with one of these paths. It returns false for every other one.
 func (s openAIRoutes) serve(w http.ResponseWriter, r *http.Request, escaped string) bool {
-	id, one := strings.CutPrefix(escaped, openAIModels+"/")
-	listed := one || escaped == openAIModels
-	if !listed && !web.IsOpenAI(escaped) {
+	if !isOpenAI(escaped) {
 		return false
 	}
+	id, one := strings.CutPrefix(escaped, openAIModels+"/")
+	listed := one || escaped == openAIModels
 	allowed := []string{http.MethodPost}
 	if listed {
 		allowed = []string{http.MethodGet, http.MethodHead}
@@ -36,7 +41,7 @@ func (s openAIRoutes) serve(w http.ResponseWriter, r *http.Request, escaped stri
 		w.Header().Set("Allow", strings.Join(allowed, ", "))
 		err = web.Refuse(http.StatusMethodNotAllowed, "%s takes %s, not %q", web.Clip(escaped), strings.Join(allowed, ", "), web.Clip(r.Method))
 	case one:
-		err = s.describe(w, id)
+		err = s.describe(w, r, id)
 	case listed:
 		err = s.list(w, r)
 	default:
@@ -85,10 +90,13 @@ func (s openAIRoutes) list(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// describe is GET /v1/models/ID.
-func (s openAIRoutes) describe(w http.ResponseWriter, id string) error {
-	name, _ := splitPath("/"+id, "/")
-	d, err := s.lookUp(name)
+// describe is GET /v1/models/ID. It waits for a function that is being restored or adopted as its requests do.
+func (s openAIRoutes) describe(w http.ResponseWriter, r *http.Request, id string) error {
+	name, rest := splitPath("/"+id, "/")
+	if rest != "/" {
+		return web.Refuse(http.StatusNotFound, "there is no model %q: a model's name has no slash", web.Clip(id))
+	}
+	d, _, err := s.lookUpOrWait(r.Context(), name)
 	if err != nil {
 		return err
 	}
@@ -116,7 +124,7 @@ func (s openAIRoutes) invokeNamed(w http.ResponseWriter, r *http.Request, path s
 		err = web.Refuse(http.StatusBadRequest, `model is missing: the request body must name a function in the field "model"; GET %s lists them`, openAIModels)
 	}
 	if err == nil {
-		err = s.bodies.Assign(&body, r, named.Model)
+		err = s.bodies.Assign(&body, r, chargedName(named.Model))
 	}
 	if err != nil {
 		body.Free()

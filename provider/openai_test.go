@@ -75,6 +75,7 @@ func TestOpenAIErrors(t *testing.T) {
 		{"GET", "/v1/embeddings", ``, 405, "invalid_request_error", "method_not_allowed", "POST"},
 		{"POST", "/v1/models", `{}`, 405, "invalid_request_error", "method_not_allowed", "GET"},
 		{"GET", "/v1/models/absent", ``, 404, "invalid_request_error", "model_not_found", `"absent"`},
+		{"GET", "/v1/models/mnist/x", ``, 404, "invalid_request_error", "model_not_found", `"mnist/x"`},
 		{"GET", "/v1/models/mnist", ``, 404, "invalid_request_error", "model_not_found", "no model that can answer"},
 		{"POST", "/function/absent/v1/embeddings", `{}`, 404, "invalid_request_error", "model_not_found", `"absent"`},
 	} {
@@ -100,6 +101,23 @@ func TestOpenAIErrors(t *testing.T) {
 	}
 }
 
+// A fault of the provider has OpenAI's form, too, and so has a path that an address does not serve.
+func TestOpenAIFaults(t *testing.T) {
+	r := invoker(t, func(context.Context, *frame.Request) (*frame.Response, error) { panic("a mistake") }, nil)
+	w := r.do("POST", "/v1/embeddings", `{"model": "mnist"}`)
+	if w.Code != http.StatusInternalServerError || !strings.Contains(w.Body.String(), `"type":"server_error"`) {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	if held := r.bodies.Held(); held != 0 {
+		t.Errorf("%d bytes are held after it", held)
+	}
+	w = httptest.NewRecorder()
+	AdminOnly(r.Handler()).ServeHTTP(w, httptest.NewRequest("GET", "/v1/models/mnist", nil))
+	if w.Code != http.StatusNotFound || !strings.Contains(w.Body.String(), `"code":"model_not_found"`) {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
 // A refusal that invites another try says when.
 func TestOpenAIRefusals(t *testing.T) {
 	r := newRig(t, nil)
@@ -110,6 +128,31 @@ func TestOpenAIRefusals(t *testing.T) {
 	w := r.do("POST", "/v1/embeddings", `{"model": "mnist"}`)
 	if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "1" || !strings.Contains(w.Body.String(), `"code":"rate_limit_exceeded"`) {
 		t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
+	}
+}
+
+// However a request names its function, what it holds counts towards the function's one share of the memory.
+func TestOpenAISharesMemory(t *testing.T) {
+	reached, proceed := make(chan struct{}), make(chan struct{})
+	r := invoker(t, func(_ context.Context, req *frame.Request) (*frame.Response, error) {
+		if len(req.Body) > 1 {
+			reached <- struct{}{}
+			<-proceed
+		}
+		return &frame.Response{Status: 200, Header: http.Header{}}, nil
+	}, func(o *Options) { o.Bodies = web.NewBodyReader(600<<10, time.Minute, 1<<20) })
+	for _, name := range []string{"mnist", "mnist.openfaas-fn"} {
+		done := make(chan int)
+		go func() {
+			body := `{"model": "` + name + `", "input": "` + strings.Repeat("a", 590<<10) + `"}`
+			done <- r.do("POST", "/v1/embeddings", body, "X-Forwarded-For", "10.0.0.1").Code
+		}()
+		<-reached
+		wantSentence(t, r.do("POST", "/function/mnist", "x", "X-Forwarded-For", "10.0.0.2"), http.StatusTooManyRequests, "this function's")
+		proceed <- struct{}{}
+		if code := <-done; code != http.StatusOK {
+			t.Errorf("%s gets %d", name, code)
+		}
 	}
 }
 
@@ -157,5 +200,22 @@ func TestOpenAIModels(t *testing.T) {
 	r.controller.problem = "the model cannot be read"
 	if w := r.do("GET", "/v1/models", ""); w.Body.String() != `{"data":[],"object":"list"}`+"\n" {
 		t.Errorf("functions that cannot answer are listed: %s", w.Body)
+	}
+}
+
+// A model that is being restored is not absent.
+func TestOpenAIModelsWhileRestoring(t *testing.T) {
+	before, _ := stored(t, 1)
+	r := newRig(t, func(o *Options) { o.Store = before.store })
+	restore, err := r.BeginRestore()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w := r.do("GET", "/v1/models/f-0000", ""); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	restore(t.Context())
+	if w := r.do("GET", "/v1/models/f-0000", ""); w.Code != http.StatusOK {
+		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }

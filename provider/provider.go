@@ -203,6 +203,16 @@ func restored(r store.Function) (*Function, error) {
 	return f, err
 }
 
+// chargedName returns the name under which a budget knows a function that a request names: the full one, so that all
+// ways of writing it have one share.
+func chargedName(name string) string {
+	a, err := resolve(name)
+	if err != nil {
+		return name // There is no such function.
+	}
+	return a.full()
+}
+
 // address is a function's name and namespace.
 type address struct{ name, namespace string }
 

@@ -58,8 +58,8 @@ func (s *Server) BeginRestore() (restore func(ctx context.Context), err error) {
 	r := restorer{Server: s, records: records, over: over}
 	for _, record := range records {
 		f, _ := restored(record) // Deploying it reports the error.
-		s.restored.missing[f.Name] = s.deployed(f, broken{f.Name, errMissing})
 		r.arrived = append(r.arrived, s.arriving.begin(f.Name, f.Inference.SLO))
+		s.restored.missing[f.Name] = s.deployed(f, broken{f.Name, errMissing})
 	}
 	s.controller.Restoring(s.restored.isMissing)
 	return r.run, nil

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/openfaas/faas-provider/types"
 
@@ -44,7 +45,8 @@ func (c *gatedController) Deploy(ctx context.Context, f *Function) (Dispatcher, 
 	return c.fakeController.Deploy(ctx, f)
 }
 
-// stored returns a rig whose store has n functions, of which those with a gate wait.
+// stored returns a rig whose store has n functions, of which those with a gate wait. Requests wait for them for long, also
+// on a slow machine.
 func stored(t testing.TB, n int, gated ...string) (*rig, *gatedController) {
 	t.Helper()
 	before := newRig(t, nil)
@@ -53,7 +55,7 @@ func stored(t testing.TB, n int, gated ...string) (*rig, *gatedController) {
 			t.Fatal(err)
 		}
 	}
-	return restarted(t, before, nil, gated...)
+	return restarted(t, before, func(o *Options) { o.ColdWait = time.Minute }, gated...)
 }
 
 func storedFunction(i int) store.Function {

@@ -184,7 +184,8 @@ func (s *Server) deployed(f *Function, dispatcher Dispatcher) *deployed {
 	labels[functionLabel] = f.Deployment.Service
 	d.labels = &labels
 	before, _ := s.named(f.Name)
-	s.callers.set(d, before)
+	l := s.arriving.limiter(f.Name, before.limiter(), f.Inference.Rate)
+	s.callers.put(d, l, s.callers.defaultOf(f.Deployment.Namespace))
 	return d
 }
 
@@ -202,7 +203,7 @@ func New(o Options) *Server {
 		s.bodies = web.NewBodyReader(DefaultMaxBody, DefaultBodyTimeout, DefaultMaxHeld)
 	}
 	s.changes = changes{s.bodies, s.inFlight}
-	s.calls = grpc.New(grpc.Options{Handler: s.Handler(), Bodies: s.bodies, Version: o.Version.Release, Ready: s.ready, Shut: s.inFlight.Shut()})
+	s.calls = grpc.New(grpc.Options{Handler: s.Handler(), Bodies: s.bodies, Charged: chargedName, Version: o.Version.Release, Ready: s.ready, Shut: s.inFlight.Shut()})
 	if s.now == nil {
 		s.now = time.Now
 	}
@@ -281,9 +282,17 @@ func (s *Server) route(m byMethod) http.Handler {
 // answerError writes a handler's error as the answer, and logs one that gets status 500. It
 // does nothing if err is nil.
 func (s *Server) answerError(w http.ResponseWriter, r *http.Request, err error) {
-	if err != nil && web.WriteErrorBelow(w, below(r), err) == http.StatusInternalServerError {
+	if err != nil && writeErrorOf(w, r, err) == http.StatusInternalServerError {
 		s.sampledLog.Error().Err(err).Str("method", r.Method).Str("path", r.URL.Path).Msg("a request failed")
 	}
+}
+
+// writeErrorOf answers a request with an error in the form of its path, and returns the status code.
+func writeErrorOf(w http.ResponseWriter, r *http.Request, err error) int {
+	if isOpenAI(r.URL.EscapedPath()) {
+		return web.WriteOpenAIError(w, err)
+	}
+	return web.WriteErrorBelow(w, below(r), err)
 }
 
 // below is a request's path below its function, "" if it is for no function.
@@ -367,7 +376,7 @@ func (s *Server) recoverPanic(w http.ResponseWriter, r *http.Request) {
 		panic(p)
 	default:
 		s.sampledLog.Error().Interface("panic", p).Str("method", r.Method).Str("path", r.URL.Path).Stack().Msg("a handler panicked")
-		web.WriteErrorBelow(w, below(r), web.Refuse(http.StatusInternalServerError,
+		writeErrorOf(w, r, web.Refuse(http.StatusInternalServerError,
 			"the provider failed at this request; its log has the details"))
 	}
 }

@@ -28,7 +28,7 @@ usage() {
 		  GOPROXY         the Go module proxy, as for go itself
 
 		Example:
-		  "\$(scripts/grpcurl.sh)" -plaintext 127.0.0.1:8081 list
+		  "\$(scripts/grpcurl.sh)" -plaintext 127.0.0.1:8080 list
 	EOF
 }
 

@@ -243,6 +243,7 @@ func TestClaims(t *testing.T) {
 		{nil, ""}, {map[string]any{"aud": "mnist"}, ""}, {map[string]any{"aud": []string{"x", "shop-api"}}, ""}, {map[string]any{"functions": "mn*.openfaas-fn"}, ""},
 		{map[string]any{"functions": []string{"other", "mnist"}}, ""}, {map[string]any{"nbf": now.Add(-time.Minute).Unix(), "iat": now.Unix()}, ""},
 		{map[string]any{"exp": now.Add(-time.Minute).Unix()}, Expired}, {map[string]any{"nbf": now.Add(time.Minute).Unix()}, Expired}, {map[string]any{"exp": nil}, Unknown},
+		{map[string]any{"iat": now.Add(time.Minute).Unix()}, Expired}, {map[string]any{"iat": now.Unix() + 4}, ""},
 		{map[string]any{"exp": "soon"}, Unknown}, {map[string]any{"exp": now.Unix() - 4}, ""},
 		{map[string]any{"aud": nil}, Foreign}, {map[string]any{"aud": "other"}, Foreign}, {map[string]any{"aud": "mnist.team-a"}, Foreign},
 		{map[string]any{"functions": []string{}}, Foreign}, {map[string]any{"functions": "other"}, Foreign}, {map[string]any{"functions": "["}, Foreign},

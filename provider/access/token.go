@@ -47,7 +47,7 @@ type claims struct {
 
 // checkToken is Check for tokens.
 func (k *Keys) checkToken(token string, names []string, now time.Time) (Caller, *Refusal) {
-	parser := jwt.NewParser(jwt.WithValidMethods(k.methods), jwt.WithExpirationRequired(), jwt.WithLeeway(leeway),
+	parser := jwt.NewParser(jwt.WithValidMethods(k.methods), jwt.WithExpirationRequired(), jwt.WithLeeway(leeway), jwt.WithIssuedAt(),
 		jwt.WithTimeFunc(func() time.Time { return now }), jwt.WithStrictDecoding())
 	var c claims
 	_, err := parser.ParseWithClaims(token, &c, k.fitting)

@@ -307,9 +307,17 @@ func shorten(s string) string {
 
 // Parse checks a whole deployment (name, namespace, image, environment,
 // resources, annotations and labels) and returns its settings. The error is an *Error:
-// the first in the order of the fields, then of the keys. A deployment without an SLO is
-// valid: see Inference.IsInference.
+// the first in the order of the fields, then of the keys. Then the settings are only Access and Rate, so that a
+// function that an earlier version accepted stays closed. A deployment without an SLO is valid: see Inference.IsInference.
 func Parse(d types.FunctionDeployment) (Inference, error) {
+	in, err := parse(d)
+	if err != nil {
+		in = ofCallers(d)
+	}
+	return in, err
+}
+
+func parse(d types.FunctionDeployment) (Inference, error) {
 	in := Inference{Percentile: DefaultPercentile, MaxBatch: DefaultMaxBatch,
 		ZeroDuration: DefaultZeroDuration, ScaleType: TypeRPS, ScaleTarget: DefaultTarget}
 	if err := checkFields(d); err != nil {

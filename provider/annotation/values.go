@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/openfaas/faas-provider/types"
+
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/provider/access"
 )
@@ -96,6 +98,25 @@ func secretWithKeys(value string) (string, error) {
 		return "", &Error{Key: InferAccess, Value: value, Why: "it must name a secret with keys: " + SecretRule, Example: "api-keys"}
 	}
 	return value, nil
+}
+
+// ofCallers returns the settings in a wrong deployment that say who may call the function and how often. A name that
+// no secret can have is quoted: there is no such secret, so nobody may call.
+func ofCallers(d types.FunctionDeployment) (in Inference) {
+	for _, keys := range []*map[string]string{d.Labels, d.Annotations} { // An annotation counts before a label.
+		if keys == nil {
+			continue
+		}
+		if value, named := (*keys)[InferAccess]; named {
+			if in.Access = value; !IsSecret(value) {
+				in.Access = strconv.Quote(value)
+			}
+		}
+		if rate, ok := access.ParseRate((*keys)[InferRate]); ok {
+			in.Rate = rate
+		}
+	}
+	return in
 }
 
 // NamespaceAccess returns the secret that a namespace's annotations or labels name for its functions, ""

@@ -21,8 +21,11 @@ const (
 	prefixLength = 5
 	// room is how many bytes a message's buffer has in front of it, for the JSON part of its translation.
 	room = 2 << 10
-	// maxAnswer is the most bytes of an answer that comes in parts, as programs' answers do.
+	// maxAnswer is the most bytes of an answer that comes in parts, as programs' answers do, and of what is made of an
+	// answer beside its raw tensors.
 	maxAnswer = 64 << 20
+	// maxQuestion is the most bytes of a message that has no tensors.
+	maxQuestion = 64 << 10
 )
 
 // empty fills the room in front of messages.
@@ -44,18 +47,19 @@ func (r *roomReader) Read(p []byte) (int, error) {
 	return r.rest.Read(p)
 }
 
-// receive reads the only message of a call. Release and free held after use.
-func (c *call) receive() (held web.Body, message []byte, err error) {
+// receive reads the only message of a call, of at most limit bytes. Release and free held after use.
+func (c *call) receive(limit int64) (held web.Body, message []byte, err error) {
 	c.server.options.Bodies.Limit(c.w)
-	held, message, err = c.next()
+	held, message, err = c.next(limit)
 	if errors.Is(err, io.EOF) {
 		err = web.BadRequest(errors.New("the call has no message"))
 	}
 	return held, message, err
 }
 
-// next reads the next message of a call, io.EOF if there is none. It lies in the buffer of held, after [room].
-func (c *call) next() (held web.Body, message []byte, err error) {
+// next reads the next message of a call, of at most limit bytes; io.EOF if there is none. It lies in the buffer of held,
+// after [room].
+func (c *call) next(limit int64) (held web.Body, message []byte, err error) {
 	var prefix [prefixLength]byte
 	switch _, err := io.ReadFull(c.r.Body, prefix[:]); {
 	case errors.Is(err, io.EOF):
@@ -64,7 +68,8 @@ func (c *call) next() (held web.Body, message []byte, err error) {
 		return held, nil, c.broken(err)
 	}
 	n := int64(binary.BigEndian.Uint32(prefix[1:]))
-	if limit := c.server.options.Bodies.Max; n > limit {
+	bodies := c.server.options.Bodies
+	if limit = min(limit, bodies.Max); n > limit {
 		return held, nil, web.Refuse(http.StatusRequestEntityTooLarge, "the message has %d bytes, the limit is %d", n, limit)
 	}
 	source := io.LimitReader(c.r.Body, n)
@@ -79,10 +84,9 @@ func (c *call) next() (held web.Body, message []byte, err error) {
 		}
 		r.ContentLength, r.Body = -1, io.NopCloser(&roomReader{room, plain})
 	default:
-		c.w.Header()["Grpc-Accept-Encoding"] = []string{"identity,gzip"}
 		return held, nil, &status{code: unimplemented, text: fmt.Sprintf("the grpc-encoding %q is not known; send gzip or identity", web.Clip(coding))}
 	}
-	if held, err = c.server.messages.Read(c.w, &r, "", 0); err != nil {
+	if held, err = bodies.WithMax(limit+room).Read(c.w, &r, "", 0); err != nil {
 		return held, nil, c.broken(err)
 	}
 	if r.ContentLength < 0 {
@@ -114,9 +118,10 @@ func (c *call) broken(err error) error {
 	return web.BadRequest(fmt.Errorf("the message could not be read: %w", err))
 }
 
-// ask sends a request to the provider's routes. take gets the answer's body and header if its status is 200; the body is
-// valid until take returns. Other answers become the error, a *status.
-func (c *call) ask(method, path string, given http.Header, body *web.ReadBody, length int, take func(h http.Header, body []byte) error) (err error) {
+// ask sends a request about a model to the provider's routes. take gets the answer and its body if its status is 200;
+// the body is valid until take returns. Other answers become the error, a *status.
+func (c *call) ask(model, method, path string, given http.Header, body *web.ReadBody, length int,
+	take func(a *answer, body []byte) error) (err error) {
 	r := c.r.WithContext(c.r.Context())
 	r.Method, r.RequestURI, r.Header, r.Trailer = method, path, given, nil
 	r.URL = &url.URL{Path: path}
@@ -128,7 +133,7 @@ func (c *call) ask(method, path string, given http.Header, body *web.ReadBody, l
 		r.Body = body
 		defer body.Close()
 	}
-	a := &answer{bodies: c.server.options.Bodies, header: http.Header{}, take: take}
+	a := &answer{options: &c.server.options, model: model, header: http.Header{}, take: take}
 	defer a.release()
 	defer func() {
 		switch p := recover(); p {
@@ -148,14 +153,15 @@ func (c *call) ask(method, path string, given http.Header, body *web.ReadBody, l
 
 // answer is the answer to [call.ask].
 type answer struct {
-	bodies *web.BodyReader
-	header http.Header
-	status int
-	take   func(h http.Header, body []byte) error
+	options *Options
+	model   string
+	header  http.Header
+	status  int
+	take    func(a *answer, body []byte) error
 	// taken: take has had the answer, or it is refused. err is the result.
 	taken bool
 	err   error
-	// body is what has come in parts. counted of it is held until releases are called.
+	// body is what has come in parts. counted of it is held until releases are called, and so is what is made of it.
 	body     []byte
 	counted  int64
 	releases []func()
@@ -198,12 +204,29 @@ func (a *answer) hold(n int64) error {
 		return nil
 	}
 	more := max(n-a.counted, a.counted)
-	release, err := a.bodies.HoldAnswer("", more)
-	if err != nil {
-		return err
+	a.counted += more
+	return a.count(more)
+}
+
+// keep counts n bytes that are about to be made of the answer. A few bytes are gone at once and do not count.
+func (a *answer) keep(n int) error {
+	if n <= smallTensor {
+		return nil
 	}
-	a.counted, a.releases = a.counted+more, append(a.releases, release)
-	return nil
+	if n > maxAnswer {
+		return &status{code: resourceExhausted, text: fmt.Sprintf(
+			"the function's answer is longer than %d bytes in this form; send raw_input_contents to get it raw", int64(maxAnswer))}
+	}
+	return a.count(int64(n))
+}
+
+// count holds n more bytes until the answer is sent.
+func (a *answer) count(n int64) error {
+	release, err := a.options.Bodies.HoldAnswer(a.options.Charged(a.model), n)
+	if err == nil {
+		a.releases = append(a.releases, release)
+	}
+	return err
 }
 
 func (a *answer) release() {
@@ -220,10 +243,9 @@ func (a *answer) finish(body []byte) {
 	a.taken = true
 	if a.status != http.StatusOK && a.status != 0 {
 		a.err = refusal(a.status, a.header, body)
-		a.header.Del("Retry-After") // It goes into the trailer.
 		return
 	}
-	a.err = a.take(a.header, body)
+	a.err = a.take(a, body)
 }
 
 // send writes the prefix of a message, and the message. Its parts need not be in one piece of memory.
@@ -235,22 +257,25 @@ func (c *call) send(m *response, wrapped bool) error {
 	if uint64(size+own) > 1<<32-1 {
 		return &status{code: resourceExhausted, text: "the answer is too long for a message of gRPC"}
 	}
-	to := make([]byte, prefixLength, prefixLength+own+len(m.head)+16)
+	to := make([]byte, prefixLength, prefixLength+own+min(len(m.head), smallTensor)+16)
 	binary.BigEndian.PutUint32(to[1:], uint32(size+own))
 	if wrapped {
 		to = protowire.AppendVarint(protowire.AppendTag(to, 2, protowire.BytesType), uint64(size))
 	}
-	to = append(to, m.head...)
-	for _, raw := range m.raw {
-		to = protowire.AppendVarint(protowire.AppendTag(to, 6, protowire.BytesType), uint64(len(raw)))
-		if len(raw) <= smallTensor {
-			to = append(to, raw...)
+	for i := range 1 + len(m.raw) {
+		part := m.head
+		if i > 0 {
+			part = m.raw[i-1]
+			to = protowire.AppendVarint(protowire.AppendTag(to, 6, protowire.BytesType), uint64(len(part)))
+		}
+		if len(part) <= smallTensor {
+			to = append(to, part...)
 			continue
 		}
 		if err := c.write(to); err != nil {
 			return err
 		}
-		if err := c.write(raw); err != nil {
+		if err := c.write(part); err != nil {
 			return err
 		}
 		to = to[:0]

@@ -110,40 +110,74 @@ func appendInteger(to []byte, datatype string, v uint64) ([]byte, error) {
 	return to, nil
 }
 
-// appendContents appends the InferTensorContents of raw elements. It returns false if the datatype has no typed
-// contents, or if the elements are not whole.
-func appendContents(to []byte, datatype string, raw []byte) ([]byte, bool) {
+// contentsLength returns the size in bytes of the InferTensorContents of raw elements. It returns false if the datatype has
+// no typed contents, or if the elements are not whole.
+func contentsLength(datatype string, raw []byte) (size int, ok bool) {
 	number, ok := contentsFields[datatype]
 	switch {
 	case !ok:
-		return to, false
+		return 0, false
 	case number == bytesContents:
 		for len(raw) > 0 {
 			if len(raw) < 4 || uint64(binary.LittleEndian.Uint32(raw)) > uint64(len(raw)-4) {
-				return to, false
+				return 0, false
 			}
+			n := int(binary.LittleEndian.Uint32(raw))
+			size += protowire.SizeTag(number) + protowire.SizeBytes(n)
+			raw = raw[4+n:]
+		}
+		return size, true
+	case len(raw)%tensor.Type(datatype).Size() != 0:
+		return 0, false
+	case isPlain(number):
+		size = len(raw)
+	default:
+		size = packedSize(datatype, raw)
+	}
+	return protowire.SizeTag(number) + protowire.SizeBytes(size), true
+}
+
+// isPlain reports whether packed contents are the raw elements. A bool is 0 or 1 in both.
+func isPlain(number protowire.Number) bool {
+	return number == boolContents || number == fp32Contents || number == fp64Contents
+}
+
+// packedSize returns how many bytes raw integers take as variable-length ones: a negative one takes ten.
+func packedSize(datatype string, raw []byte) (size int) {
+	for width := tensor.Type(datatype).Size(); len(raw) > 0; raw = raw[width:] {
+		size += protowire.SizeVarint(integerOf(raw[:width], datatype[0] == 'I'))
+	}
+	return size
+}
+
+// integerOf returns a raw integer as messages have it.
+func integerOf(raw []byte, signed bool) (v uint64) {
+	for at := len(raw) - 1; at >= 0; at-- {
+		v = v<<8 | uint64(raw[at])
+	}
+	if unused := 64 - 8*len(raw); signed {
+		v = uint64(int64(v<<unused) >> unused)
+	}
+	return v
+}
+
+// appendContents appends the InferTensorContents of raw elements, of which [contentsLength] is the size.
+func appendContents(to []byte, datatype string, raw []byte) []byte {
+	number := contentsFields[datatype]
+	switch {
+	case number == bytesContents:
+		for len(raw) > 0 {
 			n := 4 + int(binary.LittleEndian.Uint32(raw))
 			to = appendBytes(to, number, raw[4:n])
 			raw = raw[n:]
 		}
-		return to, true
-	case number >= fp32Contents || number == boolContents: // A bool is 0 or 1, as in the message.
-		return appendBytes(to, number, raw), len(raw)%tensor.Type(datatype).Size() == 0
+		return to
+	case isPlain(number):
+		return appendBytes(to, number, raw)
 	}
-	width := tensor.Type(datatype).Size()
-	if len(raw)%width != 0 {
-		return to, false
+	to = protowire.AppendVarint(protowire.AppendTag(to, number, protowire.BytesType), uint64(packedSize(datatype, raw)))
+	for width := tensor.Type(datatype).Size(); len(raw) > 0; raw = raw[width:] {
+		to = protowire.AppendVarint(to, integerOf(raw[:width], datatype[0] == 'I'))
 	}
-	packed := make([]byte, 0, len(raw))
-	for ; len(raw) > 0; raw = raw[width:] {
-		var v uint64
-		for at := width - 1; at >= 0; at-- {
-			v = v<<8 | uint64(raw[at])
-		}
-		if unused := 64 - 8*width; datatype[0] == 'I' {
-			v = uint64(int64(v<<unused) >> unused)
-		}
-		packed = protowire.AppendVarint(packed, v)
-	}
-	return appendBytes(to, number, packed), true
+	return to
 }

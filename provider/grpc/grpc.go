@@ -23,8 +23,10 @@ import (
 type Options struct {
 	// Handler serves the provider's HTTP routes.
 	Handler http.Handler
-	// Bodies reads messages. A message may be as large as a body.
+	// Bodies reads messages. A ModelInferRequest may be as large as a body.
 	Bodies *web.BodyReader
+	// Charged returns the name under which Bodies counts what the function of a model holds.
+	Charged func(model string) string
 	// Version is the provider's version, for ServerMetadata.
 	Version string
 	// Ready returns why the provider does not take requests, nil if it does.
@@ -34,16 +36,10 @@ type Options struct {
 }
 
 // Server serves gRPC calls. Create it with [New].
-type Server struct {
-	options Options
-	// messages reads messages and leaves room in front of them.
-	messages *web.BodyReader
-}
+type Server struct{ options Options }
 
 // New returns a server.
-func New(o Options) *Server {
-	return &Server{options: o, messages: o.Bodies.WithMax(o.Bodies.Max + room)}
-}
+func New(o Options) *Server { return &Server{o} }
 
 // IsCall reports whether a request is a gRPC call. Only HTTP/2 carries them.
 func IsCall(r *http.Request) bool {
@@ -91,7 +87,9 @@ type call struct {
 
 // ServeHTTP serves a call, for which [IsCall] is true.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	// A stream's answers are sent while its requests are read, so headers are set here and trailers at the end only.
 	w.Header()["Content-Type"] = []string{"application/grpc"}
+	w.Header()["Grpc-Accept-Encoding"] = []string{"identity,gzip"}
 	timeout, limited, err := parseTimeout(r.Header.Get("Grpc-Timeout"))
 	if limited {
 		ctx, cancel := context.WithTimeout(r.Context(), timeout)
@@ -122,8 +120,8 @@ func (c *call) end(err error) {
 		return
 	}
 	set("Grpc-Message", encodeMessage(s.text))
-	if s.retryAfter != "" {
-		set("Retry-After", s.retryAfter)
+	for name, values := range s.trailer {
+		h[http.TrailerPrefix+name] = values
 	}
 }
 

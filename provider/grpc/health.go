@@ -10,7 +10,7 @@ const (
 
 // only reads the only message of a call and returns its field 1 as a string.
 func (c *call) only() (string, error) {
-	held, message, err := c.receive()
+	held, message, err := c.receive(maxQuestion)
 	if err != nil {
 		return "", err
 	}

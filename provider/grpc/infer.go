@@ -35,12 +35,12 @@ func (c *call) infer(q *request, held *web.Body, given http.Header, final bool, 
 	}
 	given["Content-Type"] = []string{"application/octet-stream"}
 	given[lengthHeader] = []string{strconv.Itoa(head)}
-	return c.ask(http.MethodPost, q.path(), given, web.NewReadBody(held, body), len(body), func(h http.Header, body []byte) error {
-		m, err := parseResponse(h, body, q.typed(), final)
+	return c.ask(q.model, http.MethodPost, q.path(), given, web.NewReadBody(held, body), len(body), func(a *answer, body []byte) error {
+		m, err := parseResponse(a, body, q.typed(), final)
 		if err != nil {
 			return err
 		}
-		return send(h, m)
+		return send(a.header, m)
 	})
 }
 
@@ -51,7 +51,7 @@ func free(held *web.Body) {
 }
 
 func modelInfer(c *call) error {
-	held, message, err := c.receive()
+	held, message, err := c.receive(c.server.options.Bodies.Max)
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func modelStreamInfer(c *call) error {
 	close(turn)
 	for {
 		slots <- struct{}{} // Each answer gives its slot back, at the latest when the call's context ends.
-		held, message, err := c.next()
+		held, message, err := c.next(c.server.options.Bodies.Max)
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
@@ -154,8 +154,8 @@ func (c *call) unblock() (stop func()) {
 }
 
 // askAbout sends a GET about the model of a message with name and version.
-func (c *call) askAbout(end string, take func(h http.Header, body []byte) error) error {
-	held, message, err := c.receive()
+func (c *call) askAbout(end string, take func(a *answer, body []byte) error) error {
+	held, message, err := c.receive(maxQuestion)
 	if err != nil {
 		return err
 	}
@@ -167,10 +167,13 @@ func (c *call) askAbout(end string, take func(h http.Header, body []byte) error)
 	if names[0] == "" {
 		return errName
 	}
+	if err := checkNames(names...); err != nil {
+		return err
+	}
 	if names[1] != "" {
 		end = "/versions/" + url.PathEscape(names[1]) + end
 	}
-	return c.ask(http.MethodGet, modelPath(names[0], end), c.given, nil, 0, take)
+	return c.ask(names[0], http.MethodGet, modelPath(names[0], end), c.given, nil, 0, take)
 }
 
 var errName = web.BadRequest(errors.New("name is empty; it must be a function's NAME or NAME.NAMESPACE"))
@@ -178,7 +181,7 @@ var errName = web.BadRequest(errors.New("name is empty; it must be a function's 
 // modelReady answers false for a function that is not there or not ready, as Triton does.
 func modelReady(c *call) error {
 	ready := true
-	err := c.askAbout("/ready", func(http.Header, []byte) error { return nil })
+	err := c.askAbout("/ready", func(*answer, []byte) error { return nil })
 	var s *status
 	if errors.As(err, &s) && (s.code == notFound || s.code == unavailable) {
 		ready, err = false, nil
@@ -195,13 +198,17 @@ func modelMetadata(c *call) error {
 		Datatype string  `json:"datatype"`
 		Shape    []int64 `json:"shape"`
 	}
-	return c.askAbout("", func(h http.Header, body []byte) error {
+	return c.askAbout("", func(a *answer, body []byte) error {
 		var told struct {
 			Name     string   `json:"name"`
 			Versions []string `json:"versions"`
 			Platform string   `json:"platform"`
 			Inputs   []tensor `json:"inputs"`
 			Outputs  []tensor `json:"outputs"`
+		}
+		// A dimension of two bytes takes 8 here and 10 in the message.
+		if err := a.keep(objectsSize(body) + 8*len(body)); err != nil {
+			return err
 		}
 		if err := json.Unmarshal(body, &told); err != nil {
 			return &status{code: internal, text: "the function's metadata are not those of the Open Inference Protocol: " + err.Error()}
@@ -216,7 +223,7 @@ func modelMetadata(c *call) error {
 				m = appendBytes(m, protowire.Number(4+at), appendShape(appendString(appendString(nil, 1, t.Name), 2, t.Datatype), 3, t.Shape))
 			}
 		}
-		copyMetadata(c.w.Header(), h)
+		copyMetadata(c.w.Header(), a.header)
 		return c.reply(m)
 	})
 }

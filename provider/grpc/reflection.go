@@ -67,20 +67,22 @@ func reflectionInfo(c *call) error {
 		return err
 	}
 	for {
-		held, message, err := c.next()
+		held, message, err := c.next(maxQuestion)
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		answer := appendBytes(nil, 2, message)
-		answer = append(answer, reflect(all, message)...)
-		free(&held)
-		if err := c.reply(answer); err != nil {
-			return err
+		err = held.Take(int64(len(message))) // The answer has a copy. Both are held until it is sent.
+		if err == nil {
+			err = c.reply(append(appendBytes(nil, 2, message), reflect(all, message)...))
 		}
-		if err := c.flush(); err != nil {
+		if err == nil {
+			err = c.flush()
+		}
+		free(&held)
+		if err != nil {
 			return err
 		}
 	}

@@ -20,6 +20,8 @@ const (
 	maxDimensions = 64
 	// maxNames is the most bytes of names, ids and parameters of one message.
 	maxNames = 1 << 20
+	// maxName is the most bytes of the name or version of a model: they are part of a path, twice and escaped.
+	maxName = 253
 )
 
 // request is a ModelInferRequest. Strings are its own; contents and tensors alias the message.
@@ -150,6 +152,9 @@ func (q *request) check() error {
 	if q.model == "" {
 		return errModel
 	}
+	if err := checkNames(q.model, q.version); err != nil {
+		return err
+	}
 	if len(q.raw) > 0 && len(q.raw) != len(q.inputs) {
 		return web.Refuse(http.StatusBadRequest, "the request has %d inputs and %d raw_input_contents; send one for each input",
 			len(q.inputs), len(q.raw))
@@ -166,6 +171,17 @@ func (q *request) check() error {
 		var err error
 		if in.size, err = contentsSize(in.datatype, in.contents); err != nil {
 			return web.BadRequest(fmt.Errorf("input %q: %w", web.Clip(in.name), err))
+		}
+	}
+	return nil
+}
+
+// checkNames refuses a name or version that no model has.
+func checkNames(all ...string) error {
+	for _, name := range all {
+		if len(name) > maxName {
+			return web.Refuse(http.StatusBadRequest, "the model's name or version %q has %d bytes, the limit is %d",
+				web.Clip(name), len(name), maxName)
 		}
 	}
 	return nil

@@ -71,12 +71,17 @@ func FuzzRequest(f *testing.F) {
 // A response keeps what it got, in both forms.
 func FuzzContents(f *testing.F) {
 	f.Add("INT16", []byte{1, 2, 255, 255})
+	f.Add("UINT64", []byte{1, 2, 255, 255, 0, 0, 0, 128})
 	f.Add("BYTES", []byte{1, 0, 0, 0, 'x'})
 	f.Add("FP16", []byte{1, 2})
 	f.Fuzz(func(t *testing.T, datatype string, raw []byte) {
-		contents, ok := appendContents(nil, datatype, raw)
+		length, ok := contentsLength(datatype, raw)
 		if !ok || datatype == "BOOL" { // A bool is 0 or 1.
 			return
+		}
+		contents := appendContents(nil, datatype, raw)
+		if len(contents) != length {
+			t.Errorf("%s %q takes %d bytes, not %d", datatype, raw, len(contents), length)
 		}
 		size, err := contentsSize(datatype, contents)
 		back, failed := appendElements(nil, datatype, contents)

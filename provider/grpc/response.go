@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"net/http"
 	"strconv"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -47,11 +46,12 @@ func (r *response) size() int {
 	return size
 }
 
-// parseResponse reads an inference answer over HTTP. typed: the outputs get typed contents, unless one of them has
-// a datatype without. final adds the parameter with which Triton ends the answers to a request of a stream.
-func parseResponse(h http.Header, body []byte, typed, final bool) (*response, error) {
+// parseResponse reads an inference answer over HTTP, which keeps what is made of it. typed: the outputs get typed
+// contents, unless one of them has a datatype without. final adds the parameter with which Triton ends the answers to a
+// request of a stream.
+func parseResponse(a *answer, body []byte, typed, final bool) (*response, error) {
 	text := body
-	if length := h.Get(lengthHeader); length != "" {
+	if length := a.header.Get(lengthHeader); length != "" {
 		n, err := strconv.Atoi(length)
 		if err != nil || n < 0 || n > len(body) {
 			return nil, &status{code: internal, text: "the function's answer has a wrong " + lengthHeader}
@@ -60,70 +60,111 @@ func parseResponse(h http.Header, body []byte, typed, final bool) (*response, er
 	} else {
 		body = nil
 	}
+	if len(text) > smallTensor {
+		if err := a.keep(objectsSize(text)); err != nil {
+			return nil, err
+		}
+	}
 	var head answerHead
 	if err := json.Unmarshal(text, &head); err != nil {
 		return nil, &status{code: internal, text: fmt.Sprintf("the function's answer is not one of the Open Inference Protocol: %v", err)}
 	}
-	raw, err := head.tensors(body)
+	raw, err := head.tensors(body, a.keep)
 	if err != nil {
-		return nil, &status{code: internal, text: "the function's answer: " + err.Error()}
+		return nil, err
 	}
-	return head.message(raw, typed, final), nil
+	return head.message(raw, typed, final, a.keep)
 }
 
-// tensors returns the raw elements of the outputs.
-func (a *answerHead) tensors(binaryPart []byte) ([][]byte, error) {
+// objectsSize returns about how many bytes a JSON text takes in memory: an output or a parameter of three bytes takes a
+// hundred and more.
+func objectsSize(text []byte) int {
+	return len(text) + 256*bytes.Count(text, []byte{'{'}) + 128*bytes.Count(text, []byte{':'})
+}
+
+// tensors returns the raw elements of the outputs. keep counts those of JSON data. The error is a status, or keep's.
+func (a *answerHead) tensors(binaryPart []byte, keep func(n int) error) ([][]byte, error) {
 	raw := make([][]byte, len(a.Outputs))
 	for i, out := range a.Outputs {
+		if len(out.Shape) > maxDimensions {
+			return nil, wrongOutput(out.Name, fmt.Sprintf("it has more than %d dimensions", maxDimensions))
+		}
 		size, ok := out.Parameters["binary_data_size"]
 		if !ok {
+			most := rawSize(out.Datatype, out.Data)
+			if err := keep(most); err != nil {
+				return nil, err
+			}
 			var err error
-			if raw[i], err = rawElements(out.Datatype, out.Data); err != nil {
-				return nil, fmt.Errorf("output %q: %w", out.Name, err)
+			if raw[i], err = rawElements(make([]byte, 0, most), out.Datatype, out.Data); err != nil {
+				return nil, wrongOutput(out.Name, err.Error())
 			}
 			continue
 		}
 		n, err := strconv.Atoi(string(size))
 		if err != nil || n < 0 || n > len(binaryPart) {
-			return nil, fmt.Errorf("output %q has a wrong binary_data_size", out.Name)
+			return nil, wrongOutput(out.Name, "it has a wrong binary_data_size")
 		}
 		raw[i], binaryPart = binaryPart[:n], binaryPart[n:]
 	}
 	return raw, nil
 }
 
-// message returns the answer as a message.
-func (a *answerHead) message(raw [][]byte, typed, final bool) *response {
-	to := appendString(make([]byte, 0, 256+64*len(a.Outputs)), 1, a.Model)
+func wrongOutput(name, why string) error {
+	return &status{code: internal, text: fmt.Sprintf("the function's answer: output %q: %s", name, why)}
+}
+
+// message returns the answer as a message. keep counts typed contents, which may take ten times the raw elements.
+func (a *answerHead) message(raw [][]byte, typed, final bool, keep func(n int) error) (*response, error) {
+	sizes, total := make([]int, len(raw)), 0
+	for i := 0; typed && i < len(raw); i++ {
+		sizes[i], typed = contentsLength(a.Outputs[i].Datatype, raw[i])
+		total += sizes[i]
+	}
+	if !typed {
+		total = 0
+	}
+	if err := keep(total); err != nil {
+		return nil, err
+	}
+	to := appendString(make([]byte, 0, 256+64*len(a.Outputs)+total), 1, a.Model)
 	to = appendString(to, 2, a.Version)
 	to = appendString(to, 3, a.ID)
 	to = appendParameterMap(to, 4, a.Parameters)
 	if final {
 		to = appendParameterMap(to, 4, map[string]json.RawMessage{finalParameter: json.RawMessage("true")})
 	}
-	contents := make([][]byte, len(raw))
-	for i := 0; typed && i < len(raw); i++ {
-		contents[i], typed = appendContents(nil, a.Outputs[i].Datatype, raw[i])
-	}
 	for i, out := range a.Outputs {
 		m := appendString(nil, 1, out.Name)
 		m = appendString(m, 2, out.Datatype)
 		m = appendShape(m, 3, out.Shape)
 		m = appendParameterMap(m, 4, out.Parameters)
-		if typed {
-			m = appendBytes(m, 5, contents[i])
+		if !typed {
+			to = appendBytes(to, 5, m)
+			continue
 		}
-		to = appendBytes(to, 5, m)
+		m = protowire.AppendVarint(protowire.AppendTag(m, 5, protowire.BytesType), uint64(sizes[i]))
+		to = protowire.AppendVarint(protowire.AppendTag(to, 5, protowire.BytesType), uint64(len(m)+sizes[i]))
+		to = appendContents(append(to, m...), out.Datatype, raw[i])
 	}
 	if typed {
-		return &response{head: to}
+		return &response{head: to}, nil
 	}
-	return &response{to, raw}
+	return &response{to, raw}, nil
 }
 
-// rawElements returns the raw elements of an output's JSON data, flat or nested. Programs answer so that do not know
+// rawSize returns the maximum size of the raw elements of an output's JSON data: a comma is between two of them.
+func rawSize(datatype string, data []byte) int {
+	elements := 1 + bytes.Count(data, []byte{','})
+	if datatype == "BYTES" {
+		return 4*elements + len(data)
+	}
+	return elements * tensor.Type(datatype).Size()
+}
+
+// rawElements appends the raw elements of an output's JSON data, flat or nested. Programs answer so that do not know
 // the binary tensor extension.
-func rawElements(datatype string, data []byte) (raw []byte, err error) {
+func rawElements(raw []byte, datatype string, data []byte) ([]byte, error) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
 	width := tensor.Type(datatype).Size()

@@ -67,8 +67,8 @@ func codeOf(httpStatus int) code {
 type status struct {
 	code code
 	text string
-	// retryAfter is how long to wait before another try in seconds, "" if that is not known.
-	retryAfter string
+	// trailer are the headers of a refusal that say when another try may succeed.
+	trailer http.Header
 }
 
 // Error returns the sentence for the client.
@@ -86,14 +86,19 @@ func statusOf(err error) *status {
 	}
 	s := &status{code: codeOf(web.StatusOf(err)), text: web.Conceal(err.Error())}
 	if errors.As(err, &again) && again.RetryAfter() > 0 {
-		s.retryAfter = web.RetrySeconds(again.RetryAfter())
+		s.trailer = http.Header{"Retry-After": {web.RetrySeconds(again.RetryAfter())}}
 	}
 	return s
 }
 
 // refusal returns the status of an HTTP answer that is an error.
 func refusal(httpStatus int, h http.Header, body []byte) *status {
-	s := &status{code: codeOf(httpStatus), retryAfter: h.Get("Retry-After")}
+	s := &status{code: codeOf(httpStatus), trailer: http.Header{}}
+	for _, name := range []string{"Retry-After", "Ratelimit-Limit", "Ratelimit-Remaining", "Ratelimit-Reset"} {
+		if values := h[name]; values != nil {
+			s.trailer[name] = values
+		}
+	}
 	var told struct {
 		Error string `json:"error"`
 	}

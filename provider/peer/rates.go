@@ -3,6 +3,7 @@ package peer
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -48,12 +49,19 @@ func (r Rates) Take(ctx context.Context, function, caller string, own func() acc
 	return own()
 }
 
-// ask counts a request at another replica.
+// ask counts a request at another replica. One that does not answer in time is left out from then on, so that it makes
+// only the requests of that time wait.
 func (r Rates) ask(ctx context.Context, m Member, function, caller string) (o access.Outcome, err error) {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	silent, done := watched(r.group, m)
+	defer done()
+	within, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	body, err := r.group.call(ctx, m, http.MethodPost, ratePath+function+"?caller="+url.QueryEscape(caller), nil)
+	defer context.AfterFunc(silent, cancel)()
+	body, err := r.group.call(within, m, http.MethodPost, ratePath+function+"?caller="+url.QueryEscape(caller), nil)
 	if err != nil {
+		if ctx.Err() == nil && errors.Is(within.Err(), context.DeadlineExceeded) {
+			r.group.outOfReach(m, err)
+		}
 		return o, err
 	}
 	if err := json.Unmarshal(body, &o); err != nil {

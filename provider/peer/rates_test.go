@@ -1,8 +1,14 @@
 package peer
 
 import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
 	"testing"
 	"time"
+
+	"github.com/rs/zerolog"
 
 	"github.com/faas-infer/faas-infer/provider/access"
 )
@@ -47,4 +53,43 @@ func TestARateHoldsOnce(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A stopped owner makes only the first requests wait, until it answers again. A client that leaves tells nothing about the
+// owner.
+func TestStoppedOwnerCountsNothing(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	where := &place{}
+	g := New(Options{Membership: seat{where, "me"}, ColdWait: time.Hour, Logger: zerolog.Nop()})
+	defer g.client.CloseIdleConnections()
+	stopped := Member{ID: "stopped", URL: "http://" + l.Addr().String()}
+	members := []Member{{ID: "me", URL: "http://127.0.0.1:1"}, stopped}
+	function := ""
+	for n := 0; function == "" || Rank(function, members)[0].ID != "stopped"; n++ {
+		function = fmt.Sprintf("f%d", n)
+	}
+	where.set(members...)
+	counted := 0
+	take := func(ctx context.Context) {
+		NewRates(g).Take(ctx, function, "", func() access.Outcome {
+			counted++
+			return access.Outcome{Allowed: true}
+		})
+	}
+	left, leave := context.WithCancel(t.Context())
+	leave()
+	take(left)
+	if g.isDown(stopped) {
+		t.Error("it gets no requests because a client left")
+	}
+	take(t.Context())
+	if !g.isDown(stopped) || counted != 2 {
+		t.Errorf("it still gets requests; %d are counted here", counted)
+	}
+	go http.Serve(l, http.NotFoundHandler()) // It goes on.
+	defer l.Close()
+	until(t, "it gets requests again", func() bool { return !g.isDown(stopped) })
 }
