@@ -36,9 +36,9 @@ var pages = map[string]func(*desk, *testing.T){
 }
 
 // elsewhere are the pages that this test skips: the index, the reference and the table of
-// formats, which have no commands to follow, the pages about a cluster, which package e2e/kubernetes tests, the page about
-// keys, whose commands package provider tests, and the page about GPUs, which the tests' machine does not have.
-var elsewhere = []string{"README", "reference", "models", "kubernetes", "from-faas-netes", "access", "gpus"}
+// formats, which have no commands to follow, the pages about a cluster, which package e2e/kubernetes tests, and the page about
+// GPUs, which the tests' machine does not have.
+var elsewhere = []string{"README", "reference", "models", "kubernetes", "from-faas-netes", "gpus"}
 
 // Every command of the guide does what the guide says, in order, with a new home and a new
 // checkout.
