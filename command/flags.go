@@ -14,6 +14,7 @@ import (
 
 	"github.com/rs/zerolog"
 	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
 
 	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/coldstart"
@@ -154,6 +155,9 @@ func (f *ProviderFlags) complete() error {
 	if err := checkAccessKeys(f.accessKeys); err != nil {
 		return err
 	}
+	if err := checkCores(f.cores); err != nil {
+		return err
+	}
 	// Instances have another working directory.
 	for _, dir := range []*string{&f.bundles, &f.prepared, &f.functionSecrets} {
 		if *dir, err = filepath.Abs(*dir); err != nil {
@@ -171,6 +175,10 @@ func (f *ProviderFlags) complete() error {
 		return fmt.Errorf("--allow-host %q: it must be a host name such as provider.example.com, without scheme and port, or * for all", f.hosts[slices.IndexFunc(f.hosts, notHost)])
 	case f.bodyTimeout <= 0 || f.answerTimeout <= 0:
 		return errors.New("--body-timeout and --answer-timeout must be positive")
+	case f.nats.concurrency < 0 || f.nats.results < 0 || f.nats.resultCount < 0 || f.nats.callbackTimeout < 0:
+		return errors.New("--async-concurrency, --async-results, --async-results-count and --callback-timeout must not be negative")
+	case f.traces.sample < 0 || f.traces.sample > 1:
+		return fmt.Errorf("--trace-sample is %v: it must be from 0 to 1", f.traces.sample)
 	case f.maxConnections < 0:
 		return errors.New("--max-connections must be at least 1, or 0 for the default")
 	case f.maxHeld == 0:
@@ -179,6 +187,20 @@ func (f *ProviderFlags) complete() error {
 		return fmt.Errorf("--max-held is %d: it must be at least --max-body, %d", f.maxHeld, f.maxBody)
 	}
 	return f.checkNames()
+}
+
+// checkCores refuses cores on which this process may not run: no instance would start.
+func checkCores(cores []int) error {
+	var own unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &own); err != nil {
+		return fmt.Errorf("--cores: the cores of this process: %w", err)
+	}
+	for _, core := range cores {
+		if core < 0 || !own.IsSet(core) {
+			return fmt.Errorf("--cores %d: this process may run on %d cores, and this is none of them; taskset -cp $$ lists them", core, own.Count())
+		}
+	}
+	return nil
 }
 
 // checkAccessKeys refuses a file of keys with which nobody could call a function. "" is none.

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -64,6 +65,18 @@ func TestWrongAccessKeys(t *testing.T) {
 		}
 		if err := checkAccessKeys(f.accessKeys); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), "--access-keys "+f.accessKeys+": "+want) {
 			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+// Cores on which this process may not run are refused: instances would not start there.
+func TestCheckCores(t *testing.T) {
+	if err := checkCores(nil); err != nil {
+		t.Error(err)
+	}
+	for _, core := range []int{-1, 1 << 20} {
+		if err := checkCores([]int{core}); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("--cores %d: ", core)) {
+			t.Errorf("%d: %v", core, err)
 		}
 	}
 }

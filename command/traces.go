@@ -26,7 +26,7 @@ type traceFlags struct {
 func (f *traceFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.endpoint, "otlp-endpoint", "", "URL of an OpenTelemetry collector (OTLP over HTTP), such as http://127.0.0.1:4318, which gets traces and metrics (default $OTEL_EXPORTER_OTLP_ENDPOINT; without one nothing is traced)")
 	flags.Float64Var(&f.sample, "trace-sample", trace.DefaultSample, "share of requests that are traced, from 0 to 1, among those without a traceparent, which says it for the others (default $OTEL_TRACES_SAMPLER and $OTEL_TRACES_SAMPLER_ARG, or 0.01)")
-	flags.Lookup("trace-sample").DefValue = ""
+	flags.Lookup("trace-sample").DefValue = "0" // Which help does not print: the default depends on variables.
 }
 
 // open starts the export, and returns nil without a collector. given reports whether a flag was set.

@@ -197,6 +197,8 @@ func (s *states) result(ctx context.Context, w http.ResponseWriter, p Progress) 
 		return err
 	case !p.ended():
 		return web.Refuse(http.StatusNotFound, "the request has no result yet: it is %s", p.State)
+	case p.Result == nil && p.State == Cancelled:
+		return web.Refuse(http.StatusNotFound, "the request has no result: it was cancelled")
 	case p.Result == nil:
 		return web.Refuse(http.StatusNotFound,
 			"the request's result was not kept: it did not ask for that with the header %s", keepHeader)

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -199,10 +200,11 @@ func (q *request) path() string {
 	return modelPath(q.model, version+"/infer")
 }
 
-// modelPath is the path below a function for its model, with an escaped end.
-func modelPath(model, end string) string {
-	name := url.PathEscape(model)
-	return "/function/" + name + "/v2/models/" + name + end
+// modelPath is the path below a function, NAME or NAME.NAMESPACE, for its model, with an escaped end. The function's
+// model knows NAME only.
+func modelPath(function, end string) string {
+	model, _, _ := strings.Cut(function, ".")
+	return "/function/" + url.PathEscape(function) + "/v2/models/" + url.PathEscape(model) + end
 }
 
 // head returns the request's JSON part. Tensors in binary form follow it.

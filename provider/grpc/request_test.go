@@ -90,3 +90,16 @@ func FuzzContents(f *testing.F) {
 		}
 	})
 }
+
+// The function is named with its namespace, and the model in it without.
+func TestModelPath(t *testing.T) {
+	for function, want := range map[string]string{
+		"iris":        "/function/iris/v2/models/iris/infer",
+		"iris.team-a": "/function/iris.team-a/v2/models/iris/infer",
+		"a/b?":        "/function/a%2Fb%3F/v2/models/a%2Fb%3F/infer",
+	} {
+		if got := modelPath(function, "/infer"); got != want {
+			t.Errorf("%s: %s", function, got)
+		}
+	}
+}

@@ -69,7 +69,7 @@ func New(r prometheus.Registerer) *Metrics {
 		misses: counter("slo_misses_total", "Requests of slo_requests_total that were late, refused or failed.", function),
 		drops:  counter("drops_total", "Requests answered without being executed, by reason.", []string{"function", "reason"}),
 		passed: counter("access_requests_total",
-			"Requests that were let in, by the name of the API key, at most 100 of a function; other for further ones.", []string{"function", "key"}),
+			"Requests whose caller was let in, also those above the rate, by the name of the API key, at most 100 of a function; other for further ones.", []string{"function", "key"}),
 		refused: counter("access_refusals_total",
 			"Requests refused because of their caller, by reason; they do not count in requests_total.", []string{"function", "reason"}),
 		instances: gauge("instances", "Ready instances, by config: batch, millicores, share of a GPU.", []string{"function", "config"}),

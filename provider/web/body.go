@@ -222,11 +222,20 @@ func (s *BodyReader) Limit(w http.ResponseWriter) {
 	}
 }
 
+// maxRest is how much of a body that a handler has not read is read before the answer. It is net/http's own
+// number for HTTP/1.
+const maxRest = 256 << 10
+
 // LimitRest, deferred, limits the time for the rest of a body that a handler has not
-// read: net/http reads it before it answers.
+// read: net/http reads it before it answers. Over HTTP/2 it resets the stream instead, and curl 7.88 and
+// others then lose the answer, so LimitRest reads it.
 func (s *BodyReader) LimitRest(w http.ResponseWriter, r *http.Request) {
-	if r.ContentLength != 0 {
-		s.Limit(w)
+	if r.ContentLength == 0 {
+		return
+	}
+	s.Limit(w)
+	if r.ProtoMajor == 2 {
+		_, _ = io.CopyN(io.Discard, r.Body, maxRest) // The answer does not depend on it.
 	}
 }
 

@@ -104,3 +104,16 @@ func TestReadBody(t *testing.T) {
 		t.Errorf("%d bytes are held", reader.Held())
 	}
 }
+
+// The rest of a refused body is read over HTTP/2, up to a bound: curl loses answers to streams that are reset.
+func TestRestOverHTTP2(t *testing.T) {
+	b := &BodyReader{Timeout: time.Second}
+	for _, c := range []struct{ protocol, size, left int }{{1, 1000, 1000}, {2, 1000, 0}, {2, maxRest + 10, 10}} {
+		body := strings.NewReader(strings.Repeat("x", c.size))
+		r := httptest.NewRequest(http.MethodPost, "/", body)
+		r.ProtoMajor = c.protocol
+		if b.LimitRest(httptest.NewRecorder(), r); body.Len() != c.left {
+			t.Errorf("HTTP/%d: %d of %d bytes are left, not %d", c.protocol, body.Len(), c.size, c.left)
+		}
+	}
+}
