@@ -241,7 +241,7 @@ func TestUpRefuses(t *testing.T) {
 }
 
 // The stock gateway takes the provider's usual port and needs one for asynchronous requests. Without it
-// the provider opens one port only. What the user gives counts.
+// the provider opens one port only. The user's own values count.
 func TestPortsOfUp(t *testing.T) {
 	for arguments, want := range map[string][2]string{
 		"":                {"127.0.0.1:8080", "off"},

@@ -24,7 +24,7 @@ const controlSubject = "faas-infer.async.control"
 // controlPatience is how long the others may take to answer. Only the one that has the message answers.
 const controlPatience = 300 * time.Millisecond
 
-// follower answers clients that have the ID of a request. Whoever has it may ask for the request and
+// follower answers clients that have the ID of a request. Everybody who has it may ask for the request and
 // cancel it, so IDs cannot be guessed: see [queue.Broker.ID].
 type follower struct {
 	broker *queue.Broker

@@ -76,7 +76,7 @@ func TestParents(t *testing.T) {
 	}
 }
 
-// A caller's decision counts; without one the share decides. What follows gets the same decision.
+// A caller's decision counts; without one the share decides. All that follows gets the same decision.
 func TestSampling(t *testing.T) {
 	for _, c := range []struct {
 		name    string
