@@ -67,8 +67,8 @@ up: ## Build all, start it, deploy stack.yml, stay until Ctrl-C
 
 .PHONY: test
 test: ## Check formatting, vet, run all tests, with the race detector where packages can race
-	@echo "[1/4] requirements: the binary, ONNX Runtime, OpenFaaS, Chromium, a collector, an ACME authority, Python packages"
-	@$(MAKE) --no-print-directory -j4 ready gateway faas-cli grpcurl chromium collector pebble python
+	@echo "[1/4] requirements: the binary, ONNX Runtime, OpenFaaS, Chromium, a collector, Prometheus, an ACME authority, Python packages"
+	@$(MAKE) --no-print-directory -j4 ready gateway faas-cli grpcurl chromium collector prometheus pebble python
 	@echo "[2/4] gofmt and vet"
 	@$(MAKE) --no-print-directory formatted vet
 	@rm -f bin/flaky
@@ -227,6 +227,10 @@ chromium: ## Find or fetch a Chromium to test the gateway's web interface
 .PHONY: collector
 collector: ## Build OpenTelemetry's collector, which a test sends traces to, into the user's cache
 	@$(TIMED) "OpenTelemetry's collector" scripts/collector.sh >/dev/null
+
+.PHONY: prometheus
+prometheus: ## Build Prometheus, which tests the dashboard and the alerts, into the user's cache
+	@$(TIMED) "Prometheus" scripts/prometheus.sh >/dev/null
 
 # Everything that runs. make -j builds it in parallel.
 .PHONY: ready

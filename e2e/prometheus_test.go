@@ -1,0 +1,198 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/faas-infer/faas-infer/command/load"
+)
+
+// The alerts fire when they should, and the configuration of Prometheus is valid.
+func TestAlerts(t *testing.T) {
+	dir, err := script("prometheus.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, arguments := range [][]string{
+		{"check", "rules", "--lint-fatal", "../yaml/chart/faas-infer/files/rules.yaml"},
+		{"test", "rules", "testdata/alerts.yaml"},
+		{"check", "config", "../yaml/options/prometheus/prometheus.yml"},
+	} {
+		if text, err := exec.Command(filepath.Join(dir, "promtool"), arguments...).CombinedOutput(); err != nil {
+			t.Errorf("promtool %v: %v\n%s", arguments, err, text)
+		}
+	}
+}
+
+// prometheus is a running Prometheus.
+type prometheus struct {
+	url    string
+	client *http.Client
+}
+
+// prometheus starts Prometheus, which scrapes a provider until the test ends.
+func (p *place) prometheus(t *testing.T, target string) *prometheus {
+	t.Helper()
+	dir, err := script("prometheus.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at, data := freeAddress(t), t.TempDir()
+	config := fmt.Sprintf("global: {scrape_interval: 500ms}\nscrape_configs:\n- {job_name: faas-infer, static_configs: [{targets: [%q]}]}\n", target)
+	file := filepath.Join(data, "prometheus.yml")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command(filepath.Join(dir, "prometheus"), "--config.file="+file, "--storage.tsdb.path="+filepath.Join(data, "tsdb"), "--web.listen-address="+at)
+	var log strings.Builder
+	c.Stdout, c.Stderr = &log, &log
+	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := p.network.start(c); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = c.Process.Kill()
+		_ = c.Wait() // Killed.
+		if t.Failed() {
+			t.Logf("the log of Prometheus ends with\n%s", log.String()[max(0, log.Len()-4000):])
+		}
+	})
+	s := &prometheus{"http://" + at, p.network.client(t)}
+	await(t, patience, "Prometheus", func() bool {
+		a, err := try(s.client, http.MethodGet, s.url+"/-/ready", nil)
+		return err == nil && a.status == http.StatusOK
+	})
+	return s
+}
+
+// query returns the values of an instant query.
+func (s *prometheus) query(t *testing.T, query string) []float64 {
+	t.Helper()
+	a := do(t, s.client, http.MethodGet, s.url+"/api/v1/query?query="+url.QueryEscape(query), nil)
+	var is struct {
+		Data struct {
+			Result []struct{ Value [2]any }
+		}
+	}
+	if err := json.Unmarshal([]byte(a.body), &is); err != nil || a.status != http.StatusOK {
+		t.Fatalf("%s: %d %s, %v", query, a.status, a.body, err)
+	}
+	var values []float64
+	for _, r := range is.Data.Result {
+		v, err := strconv.ParseFloat(fmt.Sprint(r.Value[1]), 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		values = append(values, v)
+	}
+	return values
+}
+
+// dashboardQueries returns the queries of the dashboard as Grafana asks them about all functions, by where they are.
+// Annotations look back over 3 s.
+func dashboardQueries(t *testing.T) map[string]string {
+	t.Helper()
+	var d struct {
+		Panels []struct {
+			Title   string
+			Targets []struct{ RefID, Expr string }
+		}
+		Annotations struct {
+			List []struct{ Name, Expr string }
+		}
+	}
+	if err := json.Unmarshal([]byte(readAll("../yaml/options/grafana/dashboard.json")), &d); err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]string{}
+	variables := strings.NewReplacer("$function", ".*", "$__rate_interval", "2m")
+	for _, p := range d.Panels {
+		for _, target := range p.Targets {
+			all[p.Title+" "+target.RefID] = variables.Replace(target.Expr)
+		}
+	}
+	for _, a := range d.Annotations.List {
+		all[a.Name] = strings.ReplaceAll(variables.Replace(a.Expr), "1m", "3s")
+	}
+	return all
+}
+
+// A real Prometheus that scrapes a provider has an answer to every query of the dashboard, and the attainment counts
+// refused requests.
+func TestDashboard(t *testing.T) {
+	providerTests.takeHere(t)
+	p := newPlace(t)
+	p.identity(t)
+	d := p.provider(t, suite.binary)
+	s := p.prometheus(t, strings.TrimPrefix(d.url, "http://"))
+	d.deploy(t, function("identity", "identity:latest", "20s"))
+	d.deploy(t, ordinary("environment", "env"))
+	count := `faas_infer_slo_requests_total{function="identity.openfaas-fn"}`
+	await(t, patience, "the first scrape of the function", func() bool { return len(s.query(t, count)) > 0 })
+
+	c := client(t)
+	const answered, refused = 30, 10
+	for i := range answered {
+		if err := invokeIdentity(c, d.function("identity"), i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	body, length := identityBody(1)
+	for range refused {
+		a := do(t, c, http.MethodPost, d.function("identity"), body, load.HeaderLength, fmt.Sprint(length), "X-Infer-Latency", "1us")
+		if a.status != http.StatusServiceUnavailable {
+			t.Fatalf("a request without time got %d %s", a.status, a.body)
+		}
+	}
+	if a := do(t, c, http.MethodPost, d.url+"/async-function/environment", nil); a.status != http.StatusAccepted {
+		t.Fatal(a)
+	}
+	await(t, patience, "the scrape of all requests", func() bool {
+		values := s.query(t, count)
+		return len(values) == 1 && values[0] == answered+refused
+	})
+	all := dashboardQueries(t)
+	// These need changes of the load, or callers with keys.
+	for _, name := range []string{"Capacity changed", "Refusals by reason B", "Instances stopped"} {
+		if _, ok := all[name]; !ok {
+			t.Errorf("the dashboard has no %q", name)
+		}
+		s.query(t, all[name])
+	}
+	stopped := all["Instances stopped"]
+	maps.DeleteFunc(all, func(name, query string) bool {
+		return name == "Capacity changed" || name == "Refusals by reason B" || query == stopped || name == "Instances started" && len(s.query(t, query)) > 0
+	})
+	var without []string
+	await(t, patience, "an answer to each query", func() bool {
+		without = nil
+		for name, query := range all {
+			if len(s.query(t, query)) == 0 {
+				without = append(without, name)
+			}
+		}
+		slices.Sort(without)
+		t.Log(without)
+		return len(without) == 0
+	})
+	for _, name := range []string{"Lowest attainment A", "Attainment A"} {
+		if got := s.query(t, all[name]); len(got) != 1 || math.Abs(got[0]-0.75) > 1e-9 {
+			t.Errorf("%s is %v after %d requests in time and %d refused", name, got, answered, refused)
+		}
+	}
+	d.remove(t, "identity")
+	await(t, patience, "the annotation of stopped instances", func() bool { return len(s.query(t, stopped)) > 0 })
+	d.stop(t)
+}
