@@ -35,10 +35,10 @@ var pages = map[string]func(*desk, *testing.T){
 	"troubleshooting": nil,
 }
 
-// elsewhere are the pages that this test skips: the index, the reference and the table of
-// formats, which have no commands to follow, the pages about a cluster, which package e2e/kubernetes tests, and the page about
+// elsewhere are the pages that this test skips: the index, the reference, the table of
+// formats and those that answer questions, which have no commands to follow, the pages about a cluster, which package e2e/kubernetes tests, and the page about
 // GPUs, which the tests' machine does not have.
-var elsewhere = []string{"README", "reference", "models", "kubernetes", "from-faas-netes", "gpus"}
+var elsewhere = []string{"README", "reference", "models", "faq", "glossary", "comparison", "kubernetes", "from-faas-netes", "gpus"}
 
 // Every command of the guide does what the guide says, in order, with a new home and a new
 // checkout. Every second page has its state elsewhere (XDG_STATE_HOME). The pages can follow each other in one
