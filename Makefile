@@ -229,8 +229,9 @@ collector: ## Build OpenTelemetry's collector, which a test sends traces to, int
 	@$(TIMED) "OpenTelemetry's collector" scripts/collector.sh >/dev/null
 
 .PHONY: prometheus
-prometheus: ## Build Prometheus, which tests the dashboard and the alerts, into the user's cache
+prometheus: ## Build what tests the dashboard and the alerts into the user's cache: Prometheus, Grafana's schema
 	@$(TIMED) "Prometheus" scripts/prometheus.sh >/dev/null
+	@$(TIMED) "Grafana's schema" scripts/dashboard.sh >/dev/null
 
 # mkdocs itself counts the warnings only if it prints them.
 .PHONY: docs

@@ -14,8 +14,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-
-	"github.com/faas-infer/faas-infer/command/load"
 )
 
 // The alerts fire when they should, and the configuration of Prometheus is valid.
@@ -32,6 +30,17 @@ func TestAlerts(t *testing.T) {
 		if text, err := exec.Command(filepath.Join(dir, "promtool"), arguments...).CombinedOutput(); err != nil {
 			t.Errorf("promtool %v: %v\n%s", arguments, err, text)
 		}
+	}
+}
+
+// The dashboard has the fields that Grafana needs, and no others.
+func TestDashboardFitsGrafana(t *testing.T) {
+	binary, err := script("dashboard.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := exec.Command(binary, "../yaml/options/grafana/dashboard.json").CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, text)
 	}
 }
 
@@ -138,7 +147,8 @@ func TestDashboard(t *testing.T) {
 	s := p.prometheus(t, strings.TrimPrefix(d.url, "http://"))
 	d.deploy(t, function("identity", "identity:latest", "20s"))
 	d.deploy(t, ordinary("environment", "env"))
-	d.deploy(t, function("hurried", "identity:latest", "100us")) // No config meets that: its requests are refused.
+	p.bundle(t, "mnist:latest", zooModel(t, "mnist"))
+	d.deploy(t, function("hurried", "mnist:latest", "100us")) // No config meets that: its requests are refused.
 	const count = "sum(faas_infer_slo_requests_total)"
 	await(t, patience, "the first scrape of both models", func() bool { return len(s.query(t, "faas_infer_slo_latency_seconds")) == 2 })
 
@@ -149,9 +159,8 @@ func TestDashboard(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	body, length := identityBody(1)
 	for range refused {
-		a := do(t, c, http.MethodPost, d.function("hurried"), body, load.HeaderLength, fmt.Sprint(length))
+		a := do(t, c, http.MethodPost, d.function("hurried"), []byte("{}"))
 		if a.status != http.StatusServiceUnavailable {
 			t.Fatalf("a request that cannot be in time got %d %s", a.status, a.body)
 		}
