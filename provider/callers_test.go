@@ -207,6 +207,8 @@ func TestKeysOfNamespaces(t *testing.T) {
 		t.Fatal(code)
 	}
 	r.wantCode(t, 503, "/function/mnist.team-a", "X-API-Key", shopKey)
+	// That one misses the objective. Those with a wrong key do not count.
+	wantMisses(t, r.do("GET", "/metrics", "").Body.String(), "mnist.team-a", 3, 1)
 	wantSentence(t, r.do("POST", "/system/functions", deployment(in)), 400, `com.openfaas.infer.access of namespace team-a is "absent"`)
 	r.secret(t, "POST", "team-a", "own", shopKey)
 	r.deploy(t, func(d *types.FunctionDeployment) {

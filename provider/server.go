@@ -177,6 +177,7 @@ const functionLabel = "faas_function"
 func (s *Server) deployed(f *Function, dispatcher Dispatcher) *deployed {
 	d := &deployed{Function: f, dispatcher: dispatcher, metrics: s.metrics.Function(f.Name)}
 	d.forwarder, _ = dispatcher.(Forwarder)
+	d.metrics.SetObjective(f.Inference.SLO, f.Inference.Percentile/100)
 	labels := map[string]string{}
 	if of := f.Deployment.Labels; of != nil {
 		maps.Copy(labels, *of)
