@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/encoding/gzip"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/dynamicpb"
 
 	"github.com/faas-infer/faas-infer/instance/frame"
@@ -405,6 +406,43 @@ func TestGRPCToPrograms(t *testing.T) {
 	}
 	_, err = c.call(t, t.Context(), inferService, "ModelInfer", text)
 	wantCode(t, err, codes.InvalidArgument, "not as expected")
+}
+
+// A program without a model is not ready as a model, whatever it answers, and one that speaks the protocol is.
+func TestGRPCReadyOfPrograms(t *testing.T) {
+	model := `{"name":"program","inputs":[],"outputs":[]}`
+	r := guarded(t, nil)
+	r.secret(t, "POST", "openfaas-fn", "keys", shopKey)
+	var code int
+	answers := map[string]string{}
+	r.controller.dispatcher = programFunc{echo, func(w http.ResponseWriter, req *http.Request) {
+		w.WriteHeader(code)
+		io.WriteString(w, answers[strings.TrimPrefix(req.URL.Path, "/v2/models/program")])
+	}}
+	r.deploy(t, func(d *types.FunctionDeployment) {
+		d.Service, d.Annotations = "program", &map[string]string{annotation.InferAccess: "keys"}
+	})
+	c := dialGRPC(t, serveHTTP2(t, r, time.Minute, false))
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "x-api-key", shopKey)
+	for _, k := range []struct {
+		status         int
+		ready, whole   string
+		answer, itself bool
+	}{
+		{200, "hello", "hello", false, false}, {200, "", "", false, false}, {200, `{"a":1}`, `{"a":1}`, false, false},
+		{200, `{"ready":false}`, model, false, true}, {400, "no", "no", false, false}, {404, "no", "no", false, false}, {500, "no", "no", false, false},
+		{200, `{"name":"program","ready":true}`, model, true, true}, {200, "", model, true, true},
+	} {
+		code, answers["/ready"], answers[""] = k.status, k.ready, k.whole
+		got, err := c.call(t, ctx, inferService, "ModelReady", `name: "program"`)
+		if err != nil || strings.Contains(got.String(), "true") != k.answer {
+			t.Errorf("%+v: ready is %v, %v", k, got, err)
+		}
+		if _, err := c.call(t, ctx, inferService, "ModelMetadata", `name: "program"`); (err == nil) != k.itself || k.status == 200 && err != nil && status.Code(err) != codes.NotFound {
+			t.Errorf("%+v: metadata: %v", k, err)
+		}
+	}
+	c.wantStatus(t, "ModelReady", `name: "program"`, codes.Unauthenticated)
 }
 
 // Other requests may come over HTTP/2, too.
