@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -463,5 +464,44 @@ func TestHTTP2Routes(t *testing.T) {
 		if resp.ProtoMajor != 2 || (path == "/healthz") != (got != body) {
 			t.Errorf("%s: %s over HTTP/%d with %d bytes", path, resp.Status, resp.ProtoMajor, len(got))
 		}
+	}
+}
+
+// A refusal before the end of a long body ends its stream only: the connection serves the next request.
+func TestRefusalsOverHTTP2KeepTheConnection(t *testing.T) {
+	r := invoker(t, echo, func(o *Options) { o.Bodies = web.NewBodyReader(1<<10, time.Minute, DefaultMaxHeld) })
+	server := serveHTTP2(t, r, time.Minute, false)
+	dials := 0
+	transport := &http.Transport{Protocols: new(http.Protocols), DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+		dials++
+		return new(net.Dialer).DialContext(ctx, network, address)
+	}}
+	transport.Protocols.SetUnencryptedHTTP2(true)
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport}
+	body := bytes.Repeat([]byte("x"), 2<<20)
+	for path, status := range map[string]int{"/function/mnist": 413, "/function/absent": 404, "/v1/embeddings": 413, "/system/functions": 413, "/nowhere": 404} {
+		for _, sized := range []bool{true, false} {
+			req, err := http.NewRequestWithContext(t.Context(), "POST", server.URL+path, bytes.NewReader(body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !sized {
+				req.ContentLength = -1
+			}
+			resp, err := client.Do(req)
+			if err != nil {
+				t.Errorf("%s: %v", path, err)
+				continue
+			}
+			text := make([]byte, max(0, resp.ContentLength))
+			if _, err := io.ReadFull(resp.Body, text); err != nil || len(text) == 0 || resp.StatusCode != status {
+				t.Errorf("%s: %d %q, %v, want %d", path, resp.StatusCode, text, err, status)
+			}
+			resp.Body.Close()
+		}
+	}
+	if dials != 1 {
+		t.Errorf("the client needed %d connections", dials)
 	}
 }

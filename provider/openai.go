@@ -147,7 +147,7 @@ func (s openAIRoutes) describe(w http.ResponseWriter, r *http.Request, id string
 func (s openAIRoutes) invokeNamed(w http.ResponseWriter, r *http.Request, path string) error {
 	body, err := s.bodies.Read(w, r, "", int64(headSize(path, r.URL.RawQuery, r.Header)))
 	if err != nil {
-		w.Header()["Connection"] = []string{"close"} // Do not wait for the rest of the body.
+		web.CloseAfter(w, r)
 		return err
 	}
 	var named struct {

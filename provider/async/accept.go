@@ -50,8 +50,7 @@ func (q *Queue) Accept(w http.ResponseWriter, r *http.Request, name, path string
 	}
 	body, err := q.body(w, r, full)
 	if err != nil {
-		// Otherwise the rest of the body would be parsed as the next request.
-		w.Header().Set("Connection", "close")
+		web.CloseAfter(w, r)
 		return err
 	}
 	defer body.Release()
