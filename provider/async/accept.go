@@ -75,7 +75,8 @@ func (q *Queue) Accept(w http.ResponseWriter, r *http.Request, name, path string
 	return nil
 }
 
-// checkHeaders refuses a deadline or a time to keep the result that cannot be understood.
+// checkHeaders refuses a deadline or a time to keep the result that cannot be understood, and the latter where no
+// result can be kept.
 func (q *Queue) checkHeaders(h http.Header) error {
 	if _, err := parseDuration(h, deadlineHeader, maxDeadline); err != nil {
 		return err
@@ -84,6 +85,13 @@ func (q *Queue) checkHeaders(h http.Header) error {
 	if err == nil && keep > 0 && q.options.MaxResults <= 0 {
 		err = web.Refuse(http.StatusBadRequest,
 			"this provider keeps no results (--async-results 0): leave the header %s out", keepHeader)
+	}
+	if err == nil && keep > 0 && q.broker.ID(0) == "" { // Nobody could ask for the result.
+		if !q.executor.states.settled() {
+			return unavailable(errors.New("its NATS server does not yet keep results"))
+		}
+		err = web.Refuse(http.StatusBadRequest,
+			"this provider keeps no results, because its NATS server has no room for them: leave the header %s out", keepHeader)
 	}
 	return err
 }
