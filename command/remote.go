@@ -33,9 +33,26 @@ type remote struct {
 	json                    bool
 }
 
+// defaultURL is the URL of a provider that listens at its default address.
+const defaultURL = "http://127.0.0.1:8080"
+
+// address returns the provider's URL, and what has set it. As for faas-cli, a variable may leave the scheme out.
+func (a *remote) address() (at, from string) {
+	variable := os.Getenv("OPENFAAS_URL")
+	switch {
+	case a.url != "":
+		return a.url, "--url"
+	case variable == "":
+		return defaultURL, "--url"
+	case !strings.HasPrefix(variable, "http"):
+		variable = "http://" + variable
+	}
+	return variable, "OPENFAAS_URL"
+}
+
 // register adds the client's flags.
 func (a *remote) register(flags *pflag.FlagSet) {
-	flags.StringVar(&a.url, "url", "http://127.0.0.1:8080", "the provider's `URL` (not a stock gateway's)")
+	flags.StringVar(&a.url, "url", "", "the provider's `URL`, not a stock gateway's (default $OPENFAAS_URL, or "+defaultURL+")")
 	flags.StringVar(&a.user, "user", "", "user of the system routes (default admin, or the user that faas-infer up has made)")
 	flags.StringVar(&a.passwordFile, "password-file", "", "`file` with the user's password")
 	flags.DurationVar(&a.timeout, "timeout", 10*time.Minute, "how long to wait for the answer")
@@ -50,7 +67,8 @@ func (a *remote) call(c *cobra.Command, method, path string, body, into any, sho
 	}
 	if into != nil {
 		if err := json.Unmarshal(text, into); err != nil {
-			return fmt.Errorf("--url %s: it does not answer like %s; give the provider's URL: %w", a.url, a.kind, err)
+			at, from := a.address()
+			return fmt.Errorf("%s %s: it does not answer like %s; give the provider's URL: %w", from, at, a.kind, err)
 		}
 	}
 	if a.json {
@@ -67,9 +85,10 @@ const maxAnswer = 128 << 20
 
 // do makes one request and returns its answer's body.
 func (a *remote) do(ctx context.Context, method, path string, body any) ([]byte, error) {
-	base, err := url.Parse(a.url)
+	at, from := a.address()
+	base, err := url.Parse(at)
 	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" {
-		return nil, fmt.Errorf("--url %q: it must be the provider's URL, such as http://127.0.0.1:8080", a.url)
+		return nil, fmt.Errorf("%s %q: it must be the provider's URL, such as %s", from, at, defaultURL)
 	}
 	user, password, err := a.credentials(base.Hostname())
 	if err != nil {
@@ -83,7 +102,7 @@ func (a *remote) do(ctx context.Context, method, path string, body any) ([]byte,
 	}
 	ctx, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(a.url, "/")+a.prefix+path, bytes.NewReader(text))
+	request, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(at, "/")+a.prefix+path, bytes.NewReader(text))
 	if err != nil {
 		return nil, err
 	}

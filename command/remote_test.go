@@ -35,3 +35,23 @@ func TestRemoteCredentials(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// The flag counts before the variable of faas-cli, and that before the default.
+func TestRemoteURL(t *testing.T) {
+	for _, c := range []struct{ flag, variable, want, from string }{
+		{"", "", "http://127.0.0.1:8080", "--url"}, {"http://flag", "http://variable", "http://flag", "--url"},
+		{"", "https://variable:1/", "https://variable:1/", "OPENFAAS_URL"}, {"", "variable:1", "http://variable:1", "OPENFAAS_URL"},
+	} {
+		t.Setenv("OPENFAAS_URL", c.variable)
+		if at, from := (&remote{url: c.flag}).address(); at != c.want || from != c.from {
+			t.Errorf("%+v: %s from %s", c, at, from)
+		}
+	}
+	t.Setenv("OPENFAAS_URL", "http://")
+	if _, err := execute(t, "async", "status"); err == nil || !strings.Contains(err.Error(), `OPENFAAS_URL "http://": it must be`) {
+		t.Error(err)
+	}
+	if out, err := execute(t, "async", "--help"); err != nil || !strings.Contains(out, "(default $OPENFAAS_URL, or http://127.0.0.1:8080)") {
+		t.Errorf("%s %v", out, err)
+	}
+}

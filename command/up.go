@@ -58,6 +58,8 @@ the provider at 127.0.0.1:8081 unless --listen gives another address.`,
 // registerUp adds the flags of "up".
 func (f *upFlags) registerUp(flags *pflag.FlagSet) {
 	f.register(flags)
+	flags.Lookup("secret-mount-path").Usage = "directory with basic-auth-user and basic-auth-password; up makes those that are missing (default STATE/secrets)"
+	flags.Lookup("payload-secret").Usage = "file with the secret that signs builds of faas-cli's --remote-builder (default payload-secret in the directory of --secret-mount-path; up makes it if it is missing)"
 	flags.StringVar(&f.stackFile, "stack", "stack.yml", `functions to deploy; "" for none`)
 	flags.StringVar(&f.gateway, "gateway", ownGateway, "who serves OpenFaaS's API: own, the provider, or stock, the OpenFaaS gateway in front of it")
 	flags.BoolVar(&f.demo, "demo", false, "send load, print a table and stop")

@@ -240,6 +240,22 @@ func TestUpRefuses(t *testing.T) {
 	}
 }
 
+// The help of "up" says what it does, which differs from "provider".
+func TestHelpOfSecrets(t *testing.T) {
+	for name, want := range map[string]string{"up": "up makes", "provider": "without it"} {
+		out, err := execute(t, name, "--help")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(out) {
+			flag, _, _ := strings.Cut(strings.TrimSpace(line), " ")
+			if (flag == "--secret-mount-path" || flag == "--payload-secret") && !strings.Contains(line, want) {
+				t.Errorf("%s: %s", name, line)
+			}
+		}
+	}
+}
+
 // The stock gateway takes the provider's usual port and needs one for asynchronous requests. Without it
 // the provider opens one port only. The user's own values count.
 func TestPortsOfUp(t *testing.T) {

@@ -175,8 +175,7 @@ func (s invocations) receive(w http.ResponseWriter, r *http.Request, name, path 
 		*held, err = s.bodies.Read(w, r, name, int64(head))
 	}
 	if err != nil {
-		// Otherwise the rest of the body would be parsed as the next request.
-		w.Header()["Connection"] = []string{"close"}
+		web.CloseAfter(w, r)
 		return nil, err
 	}
 	req.Body = held.Content()

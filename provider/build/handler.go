@@ -127,7 +127,6 @@ func (h *Handler) refuseRequest(w http.ResponseWriter, r *http.Request, err erro
 	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
 		w.Header().Set("Retry-After", "10")
 	}
-	// Do not read the rest of the body.
-	w.Header().Set("Connection", "close")
+	web.CloseAfter(w, r)
 	http.Error(w, why.why, why.code)
 }
