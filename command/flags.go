@@ -123,15 +123,11 @@ func (f *ProviderFlags) Register(flags *pflag.FlagSet) {
 // complete fills in the defaults that depend on the environment.
 func (f *ProviderFlags) complete() error {
 	if f.state == "" {
-		home := os.Getenv("XDG_STATE_HOME")
-		if home == "" {
-			user, err := os.UserHomeDir()
-			if err != nil {
-				return fmt.Errorf("--state is missing, and there is no default: %w", err)
-			}
-			home = filepath.Join(user, ".local", "state")
+		dir, err := stateDir()
+		if err != nil {
+			return fmt.Errorf("--state is missing, and there is no default: %w", err)
 		}
-		f.state = filepath.Join(home, "faas-infer")
+		f.state = dir
 	}
 	var err error
 	if f.state, err = filepath.Abs(f.state); err != nil {
@@ -164,6 +160,11 @@ func (f *ProviderFlags) complete() error {
 			return err
 		}
 	}
+	return usage(checkFlags(f))
+}
+
+// checkFlags refuses values of flags that make no sense, and sets the defaults of --max-held and of the names.
+func checkFlags(f *ProviderFlags) error {
 	switch {
 	case f.keepAlive < 0 || f.coldWait < 0 || f.drain < 0:
 		return errors.New("--keep-alive, --cold-wait and --drain must not be negative")
