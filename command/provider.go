@@ -11,6 +11,8 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
+
+	"github.com/faas-infer/faas-infer/command/report"
 )
 
 // newProviderCommand returns "faas-infer provider".
@@ -39,6 +41,7 @@ requests in flight and stops the instances; on a second SIGTERM or SIGINT it sto
 	f.RegisterTLS(c.Flags())
 	f.RegisterDoors(c.Flags())
 	f.RegisterACME(c.Flags())
+	completeProvider(c)
 	return c
 }
 
@@ -57,10 +60,10 @@ func (f *ProviderFlags) Serve(ctx context.Context, platform Platform) error {
 	}
 }
 
-// logWriter returns standard error, with colours if it is a terminal.
+// logWriter returns standard error, with colours if it is a terminal whose user wants them.
 func logWriter() io.Writer {
 	if term.IsTerminal(int(os.Stderr.Fd())) {
-		return zerolog.ConsoleWriter{Out: os.Stderr, TimeFormat: "15:04:05.000"}
+		return zerolog.ConsoleWriter{Out: os.Stderr, TimeFormat: "15:04:05.000", NoColor: !report.Coloured(os.Stderr)}
 	}
 	return os.Stderr
 }

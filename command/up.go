@@ -52,6 +52,8 @@ the provider at 127.0.0.1:8081 unless --listen gives another address.`,
 		},
 	}
 	f.registerUp(c.Flags())
+	completeProvider(c)
+	completeFlag(c, "gateway", cobra.FixedCompletions([]string{ownGateway, stockGateway}, cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
 
@@ -82,7 +84,7 @@ func (f *upFlags) ready() (functions []stackFunction, user, password string, err
 	case stockGateway:
 		f.behindStock()
 	default:
-		return nil, "", "", fmt.Errorf("--gateway %q: it must be %s or %s", f.gateway, ownGateway, stockGateway)
+		return nil, "", "", usage(fmt.Errorf("--gateway %q: it must be %s or %s", f.gateway, ownGateway, stockGateway))
 	}
 	if err := f.complete(); err != nil {
 		return nil, "", "", err
