@@ -239,7 +239,10 @@ func (f *ProviderFlags) checkNames() error {
 	if err := f.infless.check(f.coldStart, f.given); err != nil {
 		return err
 	}
-	return batching.CheckName(f.policy)
+	if err := batching.CheckName(f.policy); err != nil {
+		return fmt.Errorf("--policy: %w", err)
+	}
+	return nil
 }
 
 // notOrigin reports whether s is neither "*" nor an origin as browsers send it.

@@ -120,16 +120,6 @@ func note(f types.FunctionStatus, key string) string {
 	return (*f.Annotations)[key]
 }
 
-// objectiveOf returns a function's objective, 0 for none.
-func objectiveOf(f types.FunctionStatus) time.Duration {
-	text := note(f, annotation.SLOLatency)
-	if text == "" && f.Labels != nil {
-		text = (*f.Labels)[annotation.SLOLatency]
-	}
-	d, _ := time.ParseDuration(text) // The provider accepted it.
-	return d
-}
-
 // newListCommand returns "faas-infer list".
 func newListCommand() *cobra.Command {
 	a := newFunctionsClient()
@@ -166,7 +156,7 @@ func listTable(all []types.FunctionStatus, now time.Time) *report.Table {
 		if !f.CreatedAt.IsZero() {
 			age = now.Sub(f.CreatedAt).Round(time.Second).String()
 		}
-		t.Add(f.Name, f.Namespace, f.Image, dashed(objectiveOf(f)), fmt.Sprintf("%d/%d", f.AvailableReplicas, f.Replicas),
+		t.Add(f.Name, f.Namespace, f.Image, dashed(annotation.Objective(f)), fmt.Sprintf("%d/%d", f.AvailableReplicas, f.Replicas),
 			fmt.Sprintf("%.0f", f.InvocationCount), age, cmp.Or(limits.CPU, "-"), cmp.Or(limits.Memory, "-"))
 	}
 	return t

@@ -81,7 +81,7 @@ func (f *fakeProvider) digits() string {
 }
 
 const (
-	broken  = `{"name":"broken","image":"x:v1","namespace":"openfaas-fn","annotations":{"com.openfaas.infer.problem":"the model cannot be read: it ends too early\u001b[2J"}}`
+	broken  = `{"name":"broken","image":"x:v1","namespace":"openfaas-fn","annotations":{"com.openfaas.slo.latency":"2s","com.openfaas.infer.problem":"the model cannot be read: it ends too early\u001b[2J"}}`
 	figures = `{"now":1,"functions":[
  {"name":"digits","namespace":"openfaas-fn","slo_ms":50,"state":"misses","sentence":"24 % refused: load 480/s, instances carry 390/s, no node has room","revision":{"asked":"18","serving":"17"},
   "minute":{"rate_per_s":480,"attainment_pct":76.04,"p99_ms":61.25},"carries_per_s":390,"instances":[{"batch":8,"cpu_millicores":1000,"gpu_pct":0,"count":2,"ready":1}]},
@@ -127,7 +127,7 @@ func TestStatus(t *testing.T) {
 func TestPlainStatus(t *testing.T) {
 	(&fakeProvider{}).serve(t)
 	out, err := called(t, "status")
-	for _, want := range []string{"broken        broken          -        -     -    0/0  the model cannot be read: it ends too early [2J\n", "digits        ok           50ms        -     -    2/2\n", "words.team-a  ok"} {
+	for _, want := range []string{"broken        broken         2s        -     -    0/0  the model cannot be read: it ends too early [2J\n", "digits        ok           50ms        -     -    2/2\n", "words.team-a  ok"} {
 		if err != nil || !strings.Contains(out, want) {
 			t.Errorf("no %q: %v\n%s", want, err, out)
 		}

@@ -53,6 +53,7 @@ an objective is an ordinary function: any program, with one answer for each requ
 		profile.NewCommand(),
 		newUpCommand(),
 		newProviderCommand(),
+		newConfigCommand(),
 		load.NewCommand(),
 		newStatusCommand(),
 		newListCommand(),

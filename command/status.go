@@ -156,7 +156,7 @@ func (a *functionsClient) plainStatus(ctx context.Context, names []string) (rows
 	all = slices.DeleteFunc(all, func(f types.FunctionStatus) bool { return !a.named(names, f.Name, f.Namespace) })
 	for _, f := range all {
 		row := statusRow{ready: int(f.AvailableReplicas), planned: int(f.Replicas)}
-		row.Name, row.Namespace, row.SLOms = f.Name, f.Namespace, milliseconds(objectiveOf(f))
+		row.Name, row.Namespace, row.SLOms = f.Name, f.Namespace, milliseconds(annotation.Objective(f))
 		row.Sentence = cmp.Or(note(f, annotation.InferProblem), note(f, annotation.InferProgress))
 		row.Minute.Rate = -1
 		switch {
