@@ -54,6 +54,8 @@ an objective is an ordinary function: any program, with one answer for each requ
 		newUpCommand(),
 		newProviderCommand(),
 		newConfigCommand(),
+		newSetupCommand(),
+		newDoctorCommand(),
 		load.NewCommand(),
 		newStatusCommand(),
 		newListCommand(),
