@@ -9,6 +9,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/coldstart"
+	"github.com/faas-infer/faas-infer/provider/annotation"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
@@ -51,6 +52,15 @@ func (a *functionsClient) completeNamespaces(c *cobra.Command, _ []string, _ str
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeAnnotation completes the key of an annotation, up to the value.
+func completeAnnotation(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	var keys []cobra.Completion
+	for _, key := range annotation.Keys() {
+		keys = append(keys, key+"=")
+	}
+	return keys, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }
 
 // completeProvider completes the values of a provider's flags that are names.

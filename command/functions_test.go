@@ -23,6 +23,8 @@ type fakeProvider struct {
 	figures bool
 	// starting is how often digits is still described as starting.
 	starting atomic.Int32
+	// deployed are the deployments of digits that it has accepted.
+	deployed []string
 }
 
 func (f *fakeProvider) serve(t *testing.T) (url string) {
@@ -31,7 +33,18 @@ func (f *fakeProvider) serve(t *testing.T) (url string) {
 	t.Setenv("OPENFAAS_CONFIG", "")
 	routes := http.NewServeMux()
 	routes.HandleFunc("/system/namespaces", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, `["openfaas-fn","team-a"]`) })
-	routes.HandleFunc("/system/functions", func(w http.ResponseWriter, r *http.Request) {
+	routes.HandleFunc("PUT /system/functions", func(w http.ResponseWriter, r *http.Request) {
+		if text, _ := io.ReadAll(r.Body); bytes.Contains(text, []byte(`"service":"digits"`)) {
+			f.deployed = append(f.deployed, string(text))
+			w.WriteHeader(http.StatusAccepted)
+			return
+		}
+		http.Error(w, "there is no function", http.StatusNotFound)
+	})
+	routes.HandleFunc("POST /system/functions", func(w http.ResponseWriter, r *http.Request) {
+		http.Error(w, "com.openfaas.slo.latency: it must be a duration", http.StatusBadRequest)
+	})
+	routes.HandleFunc("GET /system/functions", func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Get("namespace") == "team-a" {
 			io.WriteString(w, `[{"name":"words","image":"words:v1","namespace":"team-a","replicas":1,"availableReplicas":1}]`)
 			return
@@ -221,6 +234,49 @@ func TestLogin(t *testing.T) {
 	}
 }
 
+func TestDeploy(t *testing.T) {
+	f := &fakeProvider{}
+	url := f.serve(t)
+	t.Chdir(t.TempDir())
+	write(t, "variables.yml", "environment:\n  A: file\n  B: file\n")
+	write(t, "stack.yml", `version: 1.0
+provider:
+  name: openfaas
+functions:
+  digits:
+    image: digits:v2
+    environment_file: [variables.yml]
+    environment: {B: own}
+    annotations: {com.openfaas.slo.latency: 50ms}
+  wrong:
+    image: wrong:v1
+`)
+	f.starting.Store(2)
+	for _, c := range []struct{ call, want, wrong string }{
+		{"deploy digits", "Deployed digits.openfaas-fn: " + url + "/function/digits\n", ""},
+		{"deploy digits --wait --annotation com.openfaas.slo.latency=80ms", "All are ready.", ""},
+		{"deploy digit", "", "stack.yml has no function digit; did you mean digits?"},
+		{"deploy digits --annotation latency", "", "it must be KEY=VALUE"},
+		{"deploy", "", "wrong was not deployed: com.openfaas.slo.latency: it must be a duration"},
+		{"deploy -f none.yml", "", "none.yml"},
+		{"deploy digits --url http://127.0.0.1:1", "", "faas-infer up"},
+	} {
+		out, err := called(t, c.call)
+		if !strings.Contains(out, c.want) || (c.wrong == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), c.wrong) {
+			t.Errorf("%s: %v\n%s", c.call, err, out)
+		}
+	}
+	if f.starting.Load() > 0 {
+		t.Error("it did not wait")
+	}
+	if len(f.deployed) != 3 || !strings.Contains(f.deployed[0], `"50ms"`) || !strings.Contains(f.deployed[0], `"A":"file","B":"own"`) || !strings.Contains(f.deployed[1], `"80ms"`) {
+		t.Errorf("deployed %q", f.deployed)
+	}
+	if _, err := execute(t, "deploy", "digits"); err == nil || !strings.Contains(err.Error(), "faas-infer login") {
+		t.Errorf("without a password: %v", err)
+	}
+}
+
 // A command says how to start a provider where none runs.
 func TestNoProvider(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
@@ -242,6 +298,7 @@ func TestCompletion(t *testing.T) {
 	}
 	for call, want := range map[string]string{
 		"status ": "broken\ndigits\nwords.team-a\n", "wait --for ": "ready\nserving\n", "list --namespace ": "openfaas-fn\nteam-a\n",
+		"deploy --annotation ":           "com.openfaas.slo.latency=\n",
 		"wait --url=http://127.0.0.1:1 ": ":4\n", "up --policy ": "shared\n", "provider --scheduler ": "greedy\n", "up --gateway ": "stock\n", "model make ": "mnist",
 	} {
 		out, err := execute(t, append([]string{"__complete"}, strings.Split(call, " ")...)...)

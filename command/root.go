@@ -57,6 +57,7 @@ an objective is an ordinary function: any program, with one answer for each requ
 		newSetupCommand(),
 		newDoctorCommand(),
 		load.NewCommand(),
+		newDeployCommand(),
 		newStatusCommand(),
 		newListCommand(),
 		newWaitCommand(),

@@ -78,7 +78,8 @@ func (f *upFlags) functions() ([]stackFunction, error) {
 	if f.stackFile == "" {
 		return nil, nil
 	}
-	return readStack(f.stackFile)
+	functions, _, err := readStack(f.stackFile) // The gateway of this command is its own.
+	return functions, err
 }
 
 // ready completes the flags and makes the bundles and the credentials before the provider
