@@ -45,7 +45,7 @@ functions:
 func TestReadStack(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "stack.yml")
 	write(t, file, stackText)
-	functions, err := readStack(file)
+	functions, _, err := readStack(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,11 +74,11 @@ func TestReadStackFails(t *testing.T) {
 	} {
 		file := filepath.Join(dir, name)
 		write(t, file, text)
-		if _, err := readStack(file); err == nil || !strings.Contains(err.Error(), name) {
+		if _, _, err := readStack(file); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := readStack(filepath.Join(dir, "absent.yml")); err == nil || !strings.Contains(err.Error(), "absent.yml") {
+	if _, _, err := readStack(filepath.Join(dir, "absent.yml")); err == nil || !strings.Contains(err.Error(), "absent.yml") {
 		t.Errorf("absent: %v", err)
 	}
 }
