@@ -11,6 +11,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/instance/mutual"
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/decisions"
 	"github.com/faas-infer/faas-infer/provider/keeper"
 	"github.com/faas-infer/faas-infer/provider/metrics"
 	"github.com/faas-infer/faas-infer/provider/web"
@@ -28,6 +29,8 @@ type Base struct {
 	Flags       *ProviderFlags
 	Credentials *auth.BasicAuthCredentials
 	Metrics     *metrics.Metrics
+	// Decisions gets what is decided about functions, and why.
+	Decisions *decisions.Log
 	// Bodies reads the bodies of requests. All of them count in --max-held together.
 	Bodies *web.BodyReader
 	// InFlight counts the requests in flight, for which a provider that stops waits. Routes

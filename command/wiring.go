@@ -145,7 +145,7 @@ func (f *ProviderFlags) control(ctx context.Context, b Base, models, ordinary cl
 		return nil, err
 	}
 	p, err := processes.New(ctx, processes.Options{
-		Backend: ordinary, Bundles: bundles.Dir(f.bundles), Validate: validate, Secrets: secrets, Metrics: b.Metrics, Logger: b.Log,
+		Backend: ordinary, Bundles: bundles.Dir(f.bundles), Validate: validate, Secrets: secrets, Metrics: b.Metrics, Logger: b.Log, Decisions: b.Decisions,
 		ColdWait: f.coldWait, QueueLimit: f.queueLimit, BodyTimeout: f.bodyTimeout, Tick: tick, DrainGrace: f.drain, StopGrace: grace,
 	})
 	if err != nil {
@@ -167,7 +167,7 @@ func (f *ProviderFlags) ControlOptions(b Base) (control.Options, error) {
 	}
 	return control.Options{
 		System: system, Cold: cold, Predict: !f.measure,
-		Longest: f.infless.takesLongest(engineCPU), LongestOn: f.infless.takesLongest(engineGPU), Metrics: b.Metrics, Logger: b.Log,
+		Longest: f.infless.takesLongest(engineCPU), LongestOn: f.infless.takesLongest(engineGPU), Metrics: b.Metrics, Logger: b.Log, Decisions: b.Decisions,
 		Policy: f.policy, ColdWait: f.coldWait, QueueLimit: f.queueLimit, Bodies: b.Bodies, Backlog: b.Backlog,
 		Tick: tick, StopGrace: grace, Engine: onnxruntime.Name(), EngineOn: onnxruntime.CUDAName(), Machine: report.Machine(), Pace: f.Models().Pace,
 	}, nil

@@ -166,6 +166,6 @@ func succeed(p *pass, v *view) {
 			}
 			return
 		}
-		p.start(v, p.more(v, rps).Placed)
+		p.start(v, p.more(v, rps).Placed, whyReplaced(v))
 	}
 }

@@ -234,7 +234,7 @@ func (p *platform) openControllers(opening context.Context) (command.Controller,
 		Client: p.core, Usage: p.metrics, Functions: p.objects.Lookup, Profiles: p.profiles, User: f.user, Local: f.instances.local,
 		Watchdog: p.watchdog(), Certify: p.certify, Dial: b.Identity.Dial,
 		PullPolicy: corev1.PullPolicy(f.pullPolicy), Leading: p.election.Leading, Peers: p.listeners(),
-		Metrics: b.Metrics, Logger: b.Log, ColdWait: o.ColdWait, QueueLimit: o.QueueLimit, BodyTimeout: f.BodyTimeout(), Tick: tick,
+		Metrics: b.Metrics, Logger: b.Log, Decisions: b.Decisions, ColdWait: o.ColdWait, QueueLimit: o.QueueLimit, BodyTimeout: f.BodyTimeout(), Tick: tick,
 	})
 	if err != nil {
 		return nil, errors.Join(err, p.control.Close(opening))

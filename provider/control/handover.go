@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/provider/decisions"
 	"github.com/faas-infer/faas-infer/provider/dispatch"
 	"github.com/faas-infer/faas-infer/provider/keeper"
 	"github.com/faas-infer/faas-infer/scaling"
@@ -145,6 +146,9 @@ func (c *handovers) decide(fn *function) {
 	if ready == 0 || !keeper.HandOver(ready, serving, serving) {
 		return
 	}
+	if serving > 0 {
+		decided(fn, time.Now(), decisions.Revision, decisions.Fields{Revision: fn.Revision, Carries: ready})
+	}
 	fn.handover.over = true // Before earlier ones stop, so that none comes back.
 	for _, in := range fn.Sorted() {
 		if in.earlier() && in.up {
@@ -160,17 +164,18 @@ func (c *handovers) supersede(in *instance) {
 	cancel()
 	_ = in.function.dispatcher.Drain(done, in.ID) // done has ended, so Drain does not wait: the keeper does.
 	if c.leads() {
-		c.stop(in, string(scaling.Superseded))
+		c.stop(in, time.Now(), scaling.Reason{Why: scaling.Superseded})
 	}
 }
 
 // stop retires an instance that may answer requests. The lock is held.
-func (c *handovers) stop(in *instance, why string) {
+func (c *handovers) stop(in *instance, now time.Time, why scaling.Reason) {
 	if !in.Retiring {
+		decided(in.function, now, decisions.Stop, about(in, why))
 		in.function.stopped += uint64(in.Config.Members())
 		in.leaves()
 	}
-	c.keeper.Retire(in, why)
+	c.keeper.Retire(in, string(why.Why))
 }
 
 // leaves makes requests wait for the new revision, as for a first instance, if an instance of an earlier
