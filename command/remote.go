@@ -103,9 +103,19 @@ func (a *remote) do(ctx context.Context, method, path string, body any) ([]byte,
 	case response.StatusCode == http.StatusUnauthorized:
 		return nil, errors.New("the provider refuses the user and password; give --user and --password-file")
 	case response.StatusCode >= 300:
-		return nil, fmt.Errorf("the provider answers %d: %s", response.StatusCode, strings.TrimSpace(string(answer)))
+		return nil, &refusedError{response.StatusCode, strings.TrimSpace(string(answer))}
 	}
 	return answer, nil
+}
+
+// refusedError is an answer of the provider with a status of 300 or more.
+type refusedError struct {
+	code int
+	text string
+}
+
+func (e *refusedError) Error() string {
+	return fmt.Sprintf("the provider answers %d: %s", e.code, e.text)
 }
 
 // credentials returns the user and password of the flags or, for a provider on this

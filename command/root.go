@@ -59,6 +59,7 @@ an objective is an ordinary function: any program, with one answer for each requ
 		load.NewCommand(),
 		newAsyncCommand(),
 		newVariantsCommand(),
+		newWhyCommand(),
 		newRedirectCommand(),
 	)
 	plug.AddTo(root)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -194,16 +195,22 @@ func Same(a, b string) bool {
 	return a == b || number.ReplaceAllString(a, "0") == number.ReplaceAllString(b, "0")
 }
 
+// Printable replaces control characters other than newlines, by which a text could change a terminal, and what is
+// no UTF-8.
+func Printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' || r == utf8.RuneError {
+			return ' '
+		}
+		return r
+	}, text)
+}
+
 // clip shortens the texts and makes them valid UTF-8 without control characters: they may come from a model or
 // a client.
 func (f *Fields) clip() {
 	for _, text := range []*string{&f.Why, &f.Node, &f.Instance, &f.Variant, &f.For, &f.Image, &f.Detail, &f.Error} {
-		*text = strings.Map(func(r rune) rune {
-			if r < ' ' || r == 0x7f || r == utf8.RuneError {
-				return ' '
-			}
-			return r
-		}, *text)
+		*text = strings.ReplaceAll(Printable(*text), "\n", " ")
 		if len(*text) > maxText {
 			cut := maxText
 			for !utf8.RuneStart((*text)[cut]) {
