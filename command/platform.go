@@ -62,6 +62,8 @@ type Parts struct {
 	Rates provider.Rates
 	// Build and PublicKey answer faas-cli's remote builder; nil for 404.
 	Build, PublicKey http.Handler
+	// Upload makes a bundle of an uploaded model; nil for 501.
+	Upload func(w http.ResponseWriter, r *http.Request) error
 	// Defaults returns the annotations in a function's image; nil for none.
 	Defaults provider.Defaults
 	// FunctionUser is provider.Options.FunctionUser.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -238,24 +237,27 @@ func (f *ProviderFlags) cold() (coldstart.Policy, error) {
 // machine.
 type Publish = func(ctx context.Context, image string, b *bundle.Bundle, say func(format string, args ...any)) error
 
-// Builder returns the handler of faas-cli's remote builder. Without --payload-secret, the
-// handler refuses builds.
-func (f *ProviderFlags) Builder(log zerolog.Logger, publish Publish) (http.Handler, error) {
-	if f.payloadSecret == "" {
-		return http.HandlerFunc(build.Disabled), nil
+// Builder returns what makes bundles for faas-cli's remote builder, and of uploads. Without --payload-secret it
+// refuses builds.
+func (f *ProviderFlags) Builder(log zerolog.Logger, publish Publish) (*build.Handler, error) {
+	var secret []byte
+	if f.payloadSecret != "" {
+		var err error
+		if secret, err = os.ReadFile(f.payloadSecret); err != nil {
+			return nil, fmt.Errorf("--payload-secret: %w", err)
+		}
+		// faas-cli trims its secret, too.
+		if secret = bytes.TrimSpace(secret); len(secret) == 0 {
+			return nil, errors.New("--payload-secret: the file is empty; write a secret into it, for example with: openssl rand -hex 16")
+		}
 	}
-	secret, err := os.ReadFile(f.payloadSecret)
-	if err != nil {
-		return nil, fmt.Errorf("--payload-secret: %w", err)
+	models := f.Models()
+	o := build.Options{
+		Root: f.bundles, Secret: secret, MaxBytes: f.maxBuild, Logger: log, CheckModel: models.CheckFile, Verdict: models.Verdict, Publish: publish,
 	}
-	// faas-cli trims its secret, too.
-	if secret = bytes.TrimSpace(secret); len(secret) == 0 {
-		return nil, errors.New("--payload-secret: the file is empty; write a secret into it, for example with: openssl rand -hex 16")
-	}
-	o := build.Options{Root: f.bundles, Secret: secret, MaxBytes: f.maxBuild, Logger: log, CheckModel: f.Models().CheckFile, Publish: publish}
 	if publish == nil { // A published function runs elsewhere.
 		o.Install = func(ctx context.Context, manifest string) error {
-			_, err := f.Models().Prepare(ctx, manifest)
+			_, err := models.Prepare(ctx, manifest)
 			return err
 		}
 	}

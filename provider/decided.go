@@ -52,6 +52,11 @@ func (s eventRoutes) list(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// noUpload is POST /system/upload where bundles cannot be made.
+func noUpload(http.ResponseWriter, *http.Request) error {
+	return web.Refuse(http.StatusNotImplemented, "this provider makes no images of uploads: start it with --payload-secret and --builder-base, or make the image with `faas-infer-kubernetes image function`")
+}
+
 // queryNumber returns a number of a query, or other if it is not there.
 func queryNumber(query url.Values, name string, other uint64) (uint64, error) {
 	text := query.Get(name)

@@ -94,7 +94,7 @@ func (p *platform) Open(ctx context.Context, b command.Base) (parts command.Part
 	if err != nil {
 		return parts, err
 	}
-	if parts.Build, err = p.builder(); err != nil {
+	if err := p.openBuilder(&parts); err != nil {
 		return parts, err
 	}
 	parts.PublicKey = http.HandlerFunc(build.PublicKey)
@@ -109,17 +109,23 @@ func (p *platform) Open(ctx context.Context, b command.Base) (parts command.Part
 	return parts, nil
 }
 
-// builder returns the handler of faas-cli's remote builder, which pushes images to a
+// openBuilder sets the handlers of faas-cli's remote builder and of uploads, which push images to a
 // registry.
-func (p *platform) builder() (http.Handler, error) {
+func (p *platform) openBuilder(parts *command.Parts) error {
 	if !p.flags.Builds() {
-		return p.flags.Builder(p.base.Log, nil)
+		parts.Build = http.HandlerFunc(build.Disabled)
+		return nil
 	}
 	publish, err := p.flags.publish.publisher(p.flags.plain)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return p.flags.Builder(p.base.Log, publish)
+	builder, err := p.flags.Builder(p.base.Log, publish)
+	if err != nil {
+		return err
+	}
+	parts.Build, parts.Upload = builder, builder.Upload
+	return nil
 }
 
 // openObjects opens the state that is kept in the cluster.
