@@ -66,6 +66,7 @@ an objective is an ordinary function: any program, with one answer for each requ
 		newVersionCommand(),
 		newAsyncCommand(),
 		newVariantsCommand(),
+		newWhyCommand(),
 		newRedirectCommand(),
 	)
 	plug.AddTo(root)

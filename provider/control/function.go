@@ -12,6 +12,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/profiler/correction"
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/decisions"
 	"github.com/faas-infer/faas-infer/provider/dispatch"
 	"github.com/faas-infer/faas-infer/provider/keeper"
 	"github.com/faas-infer/faas-infer/provider/latency"
@@ -41,6 +42,8 @@ type function struct {
 	rules    *latency.Rules
 	types    *nodeTypes
 	replica  *peer.Replica
+	// decisions is Options.Decisions.
+	decisions *decisions.Log
 	// grace is how long a retired instance may take at least to answer what it has.
 	grace time.Duration
 	log   zerolog.Logger

@@ -84,7 +84,7 @@ func (c *Controller) carryOut(now time.Time, leading bool, plan scaling.Plan, fu
 	defer c.mu.Unlock()
 	var do systems.Driver
 	if leading {
-		do = &c.driver
+		c.driver.now, do = now, &c.driver
 	}
 	plan = c.driver.upToDate(plan)
 	next := systems.CarryOut(plan, functions, c.options.Tick, busy, do)

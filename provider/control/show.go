@@ -9,6 +9,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/decisions"
 	"github.com/faas-infer/faas-infer/provider/dispatch"
 	"github.com/faas-infer/faas-infer/provider/keeper"
 	"github.com/faas-infer/faas-infer/provider/latency"
@@ -23,6 +24,7 @@ type display struct {
 	functions map[string]*function
 	finder    *latency.Finder
 	metrics   *metrics.Metrics
+	decisions *decisions.Log
 	// led reports whether this replica led at its last look.
 	led func() bool
 	// shown holds the nodes as the metrics show them, recorded is when the metrics
@@ -239,8 +241,12 @@ func (c *display) record(now time.Time, nodes []cluster.Node, pause time.Duratio
 			c.metrics.SetNode(n)
 		}
 	}
+	leading := c.led()
 	for _, fn := range c.functions {
-		fn.record(c.led())
+		fn.record(leading)
+		if leading {
+			fn.Problems.Look(c.decisions, now, fn.Name, fn.problem)
+		}
 	}
 }
 
