@@ -90,6 +90,8 @@ type Options struct {
 	BehindGateway bool
 	// Tracer traces requests, nil for none. /metrics then shows the traces of some requests as exemplars.
 	Tracer Tracer
+	// Decisions are the events of GET /system/stream beside the statistics, nil for none.
+	Decisions Decisions
 	// Version is part of /system/info.
 	Version types.VersionInfo
 	Logger  zerolog.Logger
@@ -138,6 +140,8 @@ type Server struct {
 	leaving atomic.Bool
 
 	registry
+	watcher    *watcher
+	decisions  Decisions
 	callers    callers
 	namespaces namespaces
 	changes    changes
@@ -199,6 +203,7 @@ func New(o Options) *Server {
 		inFlight:   cmp.Or(o.InFlight, web.NewGate()), namespaces: namespaces{o.Store},
 	}
 	s.arriving.shut = s.inFlight.Shut()
+	s.watcher, s.decisions = newWatcher(s), o.Decisions
 	if s.bodies = o.Bodies; s.bodies == nil {
 		s.bodies = web.NewBodyReader(DefaultMaxBody, DefaultBodyTimeout, DefaultMaxHeld)
 	}
@@ -237,6 +242,10 @@ func (s *Server) routes(prometheus http.Handler) {
 	s.system.Handle("/system/info", s.route(byMethod{http.MethodGet: gatewayRoutes{s}.info}))
 	s.system.Handle("/system/alert", s.route(byMethod{http.MethodPost: gatewayRoutes{s}.alert}))
 	s.system.Handle("/system/telemetry", s.route(byMethod{http.MethodGet: s.telemetry}))
+	stats := statsRoutes{s}
+	s.system.Handle("/system/stats", s.route(byMethod{http.MethodGet: stats.show}))
+	s.system.Handle("/system/stream", s.route(byMethod{http.MethodGet: stats.stream}))
+	s.system.Handle("/system/plan/"+nameExpression, s.route(byMethod{http.MethodPost: stats.plan}))
 	absent := func(a address) error {
 		_, err := s.find(a)
 		if s.restored.isMissing(a.full()) {

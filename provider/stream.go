@@ -1,0 +1,210 @@
+package provider
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/faas-infer/faas-infer/provider/web"
+)
+
+// The bounds of GET /system/stream. A viewer that has not taken maxBehind events is dropped, and one that takes
+// nothing of an event for viewerPatience.
+const (
+	maxViewers     = 1024
+	maxBehind      = 8
+	viewerPatience = 10 * time.Second
+	pingPeriod     = 15
+)
+
+// everyNamespace selects all namespaces.
+const everyNamespace = "*"
+
+// Decision is one event of GET /system/stream beside the statistics: what was decided for a function, as JSON.
+type Decision struct {
+	Function, Namespace string
+	JSON                []byte
+}
+
+// Decisions returns the decisions from the number after on, the oldest first, and the number of the next one. It is called
+// once a second, and must not block.
+type Decisions func(after uint64) (all []Decision, next uint64)
+
+// audienceKey says what viewers watch: the functions of a namespace, or one of them with details.
+type audienceKey struct{ namespace, function string }
+
+func (k audienceKey) selects(namespace, function string) bool {
+	return (k.namespace == everyNamespace || k.namespace == namespace) && (k.function == "" || k.function == function)
+}
+
+// audience is all who watch the same.
+type audience struct {
+	viewers map[*viewer]struct{}
+	// sent has the latest text of each function, and nodes those of the machines.
+	sent  map[statsName]string
+	nodes string
+}
+
+// viewer is one open stream. frames is closed when the viewer is dropped.
+type viewer struct{ frames chan []byte }
+
+// errViewers answers a viewer that is one too many.
+var errViewers = web.Unavailable(10*time.Second,
+	"too many streams are open: the maximum is %d; close some, or ask /system/stats now and then", maxViewers)
+
+// join makes a viewer of those who watch k. first are the events that it gets before those on its channel.
+func (w *watcher) join(ctx context.Context, now time.Time, k audienceKey) (v *viewer, first []byte, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.viewers >= maxViewers {
+		return nil, nil, errViewers
+	}
+	w.sampleAll(now)
+	a := w.audiences[k]
+	if a == nil {
+		a = &audience{viewers: map[*viewer]struct{}{}, sent: map[statsName]string{}}
+		w.audiences[k] = a
+		w.news(ctx, k, a)
+	}
+	v = &viewer{frames: make(chan []byte, maxBehind)}
+	a.viewers[v] = struct{}{}
+	w.viewers++
+	hello, _ := json.Marshal(struct {
+		Started float64 `json:"started"`
+		Version string  `json:"version"`
+	}{seconds(w.server.started), w.server.version.Release})
+	first = event(nil, "hello", hello)
+	var all [][]byte
+	for _, f := range w.selected(k) {
+		if text, ok := a.sent[f.name()]; ok {
+			all = append(all, []byte(text))
+		}
+	}
+	return v, event(first, "stats", w.appendStats(nil, now, defaultStepS, all, nil, []byte(a.nodes))), nil
+}
+
+// leave ends a viewer, also one that was dropped.
+func (w *watcher) leave(k audienceKey, v *viewer) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.drop(k, v)
+}
+
+// drop ends a viewer. The lock is held.
+func (w *watcher) drop(k audienceKey, v *viewer) {
+	a := w.audiences[k]
+	if a == nil {
+		return
+	}
+	if _, ok := a.viewers[v]; !ok {
+		return
+	}
+	delete(a.viewers, v)
+	close(v.frames)
+	w.viewers--
+	if len(a.viewers) == 0 {
+		delete(w.audiences, k)
+	}
+}
+
+// news returns the texts of functions that have changed since they were sent, and those that are gone. changed says that
+// the nodes have. The lock is held.
+func (w *watcher) news(ctx context.Context, k audienceKey, a *audience) (texts [][]byte, gone []statsName, changed bool) {
+	all := w.selected(k)
+	for _, f := range all {
+		text := w.render(f)
+		if k.function != "" {
+			text = w.renderWhole(f, span{})
+		}
+		if name := f.name(); a.sent[name] != string(text) {
+			a.sent[name] = string(text)
+			texts = append(texts, text)
+		}
+	}
+	if len(a.sent) != len(all) {
+		there := map[statsName]bool{}
+		for _, f := range all {
+			there[f.name()] = true
+		}
+		for name := range a.sent {
+			if !there[name] {
+				delete(a.sent, name)
+				gone = append(gone, name)
+			}
+		}
+	}
+	if nodes := string(w.machines(ctx)); nodes != a.nodes {
+		a.nodes, changed = nodes, true
+	}
+	return texts, gone, changed
+}
+
+// publish makes the events of a second, once for all who watch the same, and passes them on. It waits for no
+// viewer. The lock is held.
+func (w *watcher) publish(now time.Time) {
+	var decisions []Decision
+	if of := w.server.decisions; of != nil {
+		decisions, w.decided = of(w.decided)
+	}
+	for k, a := range w.audiences {
+		frame := []byte(nil)
+		if texts, gone, nodes := w.news(context.Background(), k, a); len(texts) > 0 || len(gone) > 0 || nodes {
+			machines := []byte(nil)
+			if nodes {
+				machines = []byte(a.nodes)
+			}
+			frame = event(frame, "stats", w.appendStats(nil, now, defaultStepS, texts, gone, machines))
+		}
+		for _, d := range decisions {
+			if k.selects(d.Namespace, d.Function) {
+				frame = event(frame, "decision", d.JSON)
+			}
+		}
+		if now.Unix()%pingPeriod == 0 {
+			frame = append(frame, ": ping\n\n"...)
+		}
+		if len(frame) == 0 {
+			continue
+		}
+		w.frames++
+		for v := range a.viewers {
+			select {
+			case v.frames <- frame:
+			default:
+				w.drop(k, v)
+			}
+		}
+	}
+}
+
+// event appends one server-sent event. data has no line break, as JSON.
+func event(to []byte, name string, data []byte) []byte {
+	to = append(append(append(to, "event: "...), name...), "\ndata: "...)
+	return append(append(to, data...), "\n\n"...)
+}
+
+// follow sends a viewer its events until it is gone, it does not read, or the provider shuts down.
+func (w *watcher) follow(out http.ResponseWriter, r *http.Request, first []byte, v *viewer) {
+	control := http.NewResponseController(out)
+	for frame := first; ; {
+		_ = control.SetWriteDeadline(time.Now().Add(viewerPatience)) // It fails if the viewer is gone, as the write then does.
+		if _, err := out.Write(frame); err != nil {
+			return
+		}
+		if control.Flush() != nil {
+			return
+		}
+		var ok bool
+		select {
+		case frame, ok = <-v.frames:
+			if !ok {
+				return
+			}
+		case <-r.Context().Done():
+			return
+		case <-w.server.inFlight.Shut():
+			return
+		}
+	}
+}
