@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -396,4 +397,53 @@ func TestStatsAfterADeletion(t *testing.T) {
 	if f := r.stats(t, "").Functions[0]; f.Minute.Arrived != 1 || f.Hour.InTime != 1 {
 		t.Errorf("%+v", f.Minute)
 	}
+}
+
+// A thousand busy functions with a viewer take less than 20 MiB in all.
+func TestStatsMemory(t *testing.T) {
+	r, c, at := watched(t, nil)
+	var all []*deployed
+	for i := range 1000 {
+		name := fmt.Sprintf("function-with-a-long-name-%d", i)
+		f := &Function{Name: name + ".openfaas-fn", Revision: 1}
+		f.Deployment.Service, f.Deployment.Namespace, f.Deployment.Image = name, "openfaas-fn", "an-image-with-a-long-name:latest"
+		f.Inference.IsInference, f.Inference.SLO = true, time.Second
+		c.shows[f.Name] = Watched{Load: 100, Carries: 200, Instances: []WatchedInstance{shownInstance(name, cluster.Ready)}}
+		d := r.deployed(f, dispatcherFunc(echo))
+		r.publish(d)
+		all = append(all, d)
+	}
+	busy := func() {
+		for _, d := range all {
+			d.metrics.Begin()
+			d.observe(200, false, time.Now(), nil)
+			d.metrics.ObserveBatch(1, time.Millisecond, nil)
+		}
+	}
+	busy()
+	before := heap()
+	v, _, err := r.watcher.join(t.Context(), *at, audienceKey{namespace: DefaultNamespace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		busy()
+		*at = at.Add(time.Second)
+		r.watcher.tick(*at)
+		<-v.frames
+	}
+	used := heap() - before
+	t.Logf("1,000 functions take %.1f MiB", float64(used)/(1<<20))
+	if used > 20<<20 {
+		t.Errorf("1,000 functions take %d bytes", used)
+	}
+	runtime.KeepAlive(r)
+}
+
+// heap is how much memory is in use.
+func heap() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }

@@ -3,6 +3,7 @@ package provider
 import (
 	"context"
 	"encoding/json"
+	"hash/maphash"
 	"net/http"
 	"time"
 
@@ -41,9 +42,9 @@ func (k audienceKey) selects(namespace, function string) bool {
 // audience is all who watch the same.
 type audience struct {
 	viewers map[*viewer]struct{}
-	// sent has the latest text of each function, and nodes those of the machines.
-	sent  map[statsName]string
-	nodes string
+	// sent has the hash of the latest text of each function, and nodes that of the machines.
+	sent  map[statsName]uint64
+	nodes uint64
 }
 
 // viewer is one open stream. frames is closed when the viewer is dropped.
@@ -63,7 +64,7 @@ func (w *watcher) join(ctx context.Context, now time.Time, k audienceKey) (v *vi
 	w.sampleAll(now)
 	a := w.audiences[k]
 	if a == nil {
-		a = &audience{viewers: map[*viewer]struct{}{}, sent: map[statsName]string{}}
+		a = &audience{viewers: map[*viewer]struct{}{}, sent: map[statsName]uint64{}}
 		w.audiences[k] = a
 		w.news(ctx, k, a)
 	}
@@ -77,11 +78,9 @@ func (w *watcher) join(ctx context.Context, now time.Time, k audienceKey) (v *vi
 	first = event(nil, "hello", hello)
 	var all [][]byte
 	for _, f := range w.selected(k) {
-		if text, ok := a.sent[f.name()]; ok {
-			all = append(all, []byte(text))
-		}
+		all = append(all, w.textFor(k, f))
 	}
-	return v, event(first, "stats", w.appendStats(nil, now, defaultStepS, all, nil, []byte(a.nodes))), nil
+	return v, event(first, "stats", w.appendStats(nil, now, defaultStepS, all, nil, w.machines(ctx))), nil
 }
 
 // leave ends a viewer, also one that was dropped.
@@ -108,17 +107,25 @@ func (w *watcher) drop(k audienceKey, v *viewer) {
 	}
 }
 
-// news returns the texts of functions that have changed since they were sent, and those that are gone. changed says that
-// the nodes have. The lock is held.
-func (w *watcher) news(ctx context.Context, k audienceKey, a *audience) (texts [][]byte, gone []statsName, changed bool) {
+// textFor is what those who watch k are shown of a function. The lock is held.
+func (w *watcher) textFor(k audienceKey, f *watchedFunction) []byte {
+	if k.function != "" {
+		return w.renderWhole(f, span{})
+	}
+	return w.render(f)
+}
+
+// hashSeed is that of the hashes of what was sent.
+var hashSeed = maphash.MakeSeed()
+
+// news returns the texts of functions that have changed since they were sent, those that are gone, and the nodes
+// if they have changed. The lock is held.
+func (w *watcher) news(ctx context.Context, k audienceKey, a *audience) (texts [][]byte, gone []statsName, nodes []byte) {
 	all := w.selected(k)
 	for _, f := range all {
-		text := w.render(f)
-		if k.function != "" {
-			text = w.renderWhole(f, span{})
-		}
-		if name := f.name(); a.sent[name] != string(text) {
-			a.sent[name] = string(text)
+		text, name := w.textFor(k, f), f.name()
+		if h := maphash.Bytes(hashSeed, text); a.sent[name] != h {
+			a.sent[name] = h
 			texts = append(texts, text)
 		}
 	}
@@ -134,10 +141,12 @@ func (w *watcher) news(ctx context.Context, k audienceKey, a *audience) (texts [
 			}
 		}
 	}
-	if nodes := string(w.machines(ctx)); nodes != a.nodes {
-		a.nodes, changed = nodes, true
+	if now := w.machines(ctx); now != nil {
+		if h := maphash.Bytes(hashSeed, now); h != a.nodes {
+			a.nodes, nodes = h, now
+		}
 	}
-	return texts, gone, changed
+	return texts, gone, nodes
 }
 
 // publish makes the events of a second, once for all who watch the same, and passes them on. It waits for no
@@ -149,12 +158,8 @@ func (w *watcher) publish(now time.Time) {
 	}
 	for k, a := range w.audiences {
 		frame := []byte(nil)
-		if texts, gone, nodes := w.news(context.Background(), k, a); len(texts) > 0 || len(gone) > 0 || nodes {
-			machines := []byte(nil)
-			if nodes {
-				machines = []byte(a.nodes)
-			}
-			frame = event(frame, "stats", w.appendStats(nil, now, defaultStepS, texts, gone, machines))
+		if texts, gone, nodes := w.news(context.Background(), k, a); len(texts) > 0 || len(gone) > 0 || nodes != nil {
+			frame = event(frame, "stats", w.appendStats(nil, now, defaultStepS, texts, gone, nodes))
 		}
 		for _, d := range decisions {
 			if k.selects(d.Namespace, d.Function) {

@@ -27,9 +27,10 @@ type watcher struct {
 	functions map[string]*watchedFunction
 	// at is the second of the latest sample.
 	at int64
-	// nodes are the machines at the second nodesAt.
-	nodes   []cluster.Node
-	nodesAt int64
+	// nodes are the machines at the second nodesAt, and machinesText what is shown of them.
+	nodes        []cluster.Node
+	nodesAt      int64
+	machinesText []byte
 	// audiences are those who watch, by what they watch; viewers is their number. renderings and frames count the
 	// texts of functions and the events that were made for them.
 	audiences          map[audienceKey]*audience
@@ -50,6 +51,8 @@ type watchedFunction struct {
 	stateAt int64
 	text    []byte
 	stale   bool
+	// came: some requests came in the minute before the latest sample.
+	came bool
 }
 
 func newWatcher(s *Server) *watcher {
@@ -122,9 +125,9 @@ func (w *watcher) sample(at int64, d *deployed) *watchedFunction {
 		f.d = d
 		w.look(at, f)
 	}
-	before := f.series.Minute().Counts
 	f.series.Add(at, f.sampleOf())
-	f.stale = f.stale || before != (history.Counts{}) || !quiet
+	came := f.series.LastMinute() != history.Counts{}
+	f.stale, f.came = f.stale || came || f.came, came
 	return f
 }
 
@@ -163,7 +166,7 @@ func (f *watchedFunction) sampleOf() history.Sample {
 	r := &f.reading
 	s := history.Sample{
 		Counts:  history.Counts{Arrived: r.Started, InTime: r.InTime, Late: r.Late, Refused: r.Refused, Failed: r.Failed},
-		Latency: r.Latency, Batches: r.Batches, Load: f.state.Load, Carries: f.state.Carries, Waiting: f.state.Waiting, Cost: f.holds().CPU,
+		Latency: r.Latency, Batches: r.Batches, Carries: f.state.Carries, Waiting: f.state.Waiting, Cost: f.holds().CPU,
 	}
 	for i := range f.state.Instances {
 		if f.state.Instances[i].shown() != instanceStopping {
@@ -220,10 +223,11 @@ func (w *watcher) machines(ctx context.Context) []byte {
 	if w.server.nodes == nil {
 		return nil
 	}
-	if w.nodesAt != w.at {
-		if nodes, err := w.server.nodes(ctx); err == nil { // Otherwise those before are shown.
-			w.nodes, w.nodesAt = nodes, w.at
-		}
+	if w.nodesAt == w.at {
+		return w.machinesText
+	}
+	if nodes, err := w.server.nodes(ctx); err == nil { // Otherwise those before are shown.
+		w.nodes, w.nodesAt = nodes, w.at
 	}
 	out, at := make([]statsNode, 0, len(w.nodes)), map[string]int{}
 	for i := range w.nodes {
@@ -246,8 +250,8 @@ func (w *watcher) machines(ctx context.Context) []byte {
 		}
 	}
 	slices.SortFunc(out, func(a, b statsNode) int { return cmp.Compare(a.Name, b.Name) })
-	text, _ := json.Marshal(out)
-	return text
+	w.machinesText, _ = json.Marshal(out)
+	return w.machinesText
 }
 
 // appendStats appends the object of GET /system/stats. nodes is left out if it is nil.

@@ -15,6 +15,7 @@ func TestWatch(t *testing.T) {
 		if _, ok := Watch(r.Controller, "none"); ok {
 			t.Error("a function that is not there")
 		}
+		r.backend.take(always(1))
 		r.measured("f", "m")
 		if w, _ := Watch(r.Controller, full("f")); len(w.Instances) != 0 || w.Carries != 0 || w.Least == 0 || w.Least > 200*time.Millisecond {
 			t.Errorf("without requests %+v", w)
@@ -30,6 +31,27 @@ func TestWatch(t *testing.T) {
 		in := w.Instances[0]
 		if in.Executions < 100 || in.Predicted <= 0 || in.Seen <= 0 || in.Carries <= 0 || in.Holds.CPU != in.Config.CPU || in.Config.Batch < 1 {
 			t.Errorf("%d executions, predicted %v, seen %v, carries %g, holds %v", in.Executions, in.Predicted, in.Seen, in.Carries, in.Holds)
+		}
+	})
+}
+
+// A model that has become too slow for its objective says which one it can keep.
+func TestWatchTellsTheShortestObjective(t *testing.T) {
+	try(t, func(r *rig) {
+		r.backend.take(always(1))
+		r.measured("f", "m", within(50*time.Millisecond))
+		r.load("f", 50*time.Millisecond, 5*time.Second)
+		r.backend.take(always(28))
+		r.load("f", 500*time.Millisecond, 30*time.Second)
+		w, _ := Watch(r.Controller, full("f"))
+		if w.Lack != provider.LackSpeed || w.Least <= 50*time.Millisecond || w.Hopeless {
+			t.Fatalf("lack %q, least %v, %s", w.Lack, w.Least, w.Problem)
+		}
+		if p, err := Plan(t.Context(), r.Controller, full("f"), 2*w.Least, 1); err != nil || len(p.Instances) == 0 || p.Lack != "" {
+			t.Errorf("with twice as long an objective: %+v %v", p, err)
+		}
+		if p, err := Plan(t.Context(), r.Controller, full("f"), 50*time.Millisecond, 1); err != nil || p.Lack != provider.LackSpeed {
+			t.Errorf("with its own objective: %+v %v", p, err)
 		}
 	})
 }

@@ -3,7 +3,7 @@
 // one [Sample] a second for each function. Begin reading at [Series].
 //
 // A function has two tiers: seconds of the last two minutes, and steps of ten seconds of the last hour.
-// A slot takes 36 bytes, so a function takes 19 KiB whatever its load is, and 1,000 functions take less
+// A slot takes 32 bytes, so a function takes 18 KiB whatever its load is, and 1,000 functions take less
 // than 20 MiB.
 package history
 
@@ -28,7 +28,7 @@ const (
 // part is how many slots of the distributions of latencies and batches make an hour, and near those of a
 // minute.
 const (
-	parts = 12
+	parts = 6
 	near  = minute / Step
 )
 
@@ -75,14 +75,15 @@ type Sample struct {
 	// bounds of the series, with one more place for those above; so does Batches.
 	Counts
 	Latency, Batches []uint64
-	// Load is the measured load and Carries what the instances carry, in requests per second.
-	Load, Carries float64
+	// Carries is what the instances carry, in requests per second.
+	Carries float64
 	// Waiting and Instances are numbers; Cost is the CPU that the instances hold, in millicores.
 	Waiting, Instances, Cost int
 }
 
 // Point is what happened in one step of a series. P50 and P99 are in milliseconds, NaN without requests.
-// Load, Carries, Waiting, Instances and Cost are those at the step's end.
+// Load is the arrivals per second. Carries, Waiting, Instances and Cost are those at the step's end; Carries and Cost are
+// right to 0.02 %.
 type Point struct {
 	// At is the end of the step, in seconds since 1970.
 	At int64
@@ -93,47 +94,48 @@ type Point struct {
 
 // slot is a Point as it is kept.
 type slot struct {
-	arrived, inTime, late, refused, failed, cost uint32
-	p50, p99, load, carries                      short
-	waiting, instances                           uint16
+	arrived, inTime, late, refused, failed uint32
+	p50, p99, carries, cost                short
+	waiting, instances                     uint16
 }
-
-// distribution is how many requests, and batches, were in each bucket.
-type distribution struct{ latency, batches []uint32 }
 
 // Series is the history of one function. It is not safe for concurrent use.
 type Series struct {
 	bounds []float64
 	fine   [Fine]slot
-	coarse [Coarse]slot
-	// minutely are the distributions of the last steps, hourly those of the last parts of an hour.
-	minutely [near]distribution
-	hourly   [parts]distribution
+	// coarse has a place more than an hour takes, for the step that has not ended.
+	coarse [Coarse + 1]slot
+	// distributions are how many requests were in each bucket of latencies, followed by how many batches were in
+	// each of theirs: those of the last near steps, then those of the last parts of an hour.
+	distributions []uint32
 	// began is the time of the first reading and at that of the latest one, in seconds since 1970.
 	began, at int64
-	// last is the latest reading of the counters; read those of the distributions.
-	last            Counts
-	latency, batchN []uint64
-	minute, hour    Counts
+	// last is the latest reading of the counters, and buckets that of the distributions.
+	last         Counts
+	buckets      []uint64
+	latencies    int
+	minute, hour Counts
 }
 
 // New returns a series that begins at a time in seconds since 1970 with a first reading. bounds are the upper
 // bounds of the buckets of latencies in milliseconds; the sample says how many buckets of batches there are.
 // A function that has just been deployed has counted nothing.
 func New(at int64, bounds []float64, first Sample) *Series {
-	s := &Series{bounds: bounds, began: at, at: at, last: first.Counts, latency: slices.Clone(first.Latency), batchN: slices.Clone(first.Batches)}
-	for i := range s.minutely {
-		s.minutely[i] = newDistribution(len(s.latency), len(s.batchN))
-	}
-	for i := range s.hourly {
-		s.hourly[i] = newDistribution(len(s.latency), len(s.batchN))
-	}
+	s := &Series{bounds: bounds, began: at, at: at, last: first.Counts, latencies: len(first.Latency)}
+	s.buckets = append(slices.Clone(first.Latency), first.Batches...)
+	s.distributions = make([]uint32, (near+parts)*len(s.buckets))
 	return s
 }
 
-func newDistribution(latency, batches int) distribution {
-	both := make([]uint32, latency+batches)
-	return distribution{both[:latency:latency], both[latency:]}
+// minutely is the distribution of the step of a second, and hourly that of its part of an hour.
+func (s *Series) minutely(at int64) []uint32 { return s.distribution((at - 1) / Step % near) }
+func (s *Series) hourly(at int64) []uint32 {
+	return s.distribution(near + (at-1)/(hour/parts)%parts)
+}
+
+func (s *Series) distribution(i int64) []uint32 {
+	n := int64(len(s.buckets))
+	return s.distributions[i*n : (i+1)*n]
 }
 
 // Add adds a reading. at is in seconds since 1970. A second reading in one second changes nothing. Seconds
@@ -155,25 +157,19 @@ func (s *Series) Add(at int64, x Sample) {
 
 // clear forgets all that happened.
 func (s *Series) clear() {
-	s.fine, s.coarse, s.minute, s.hour = [Fine]slot{}, [Coarse]slot{}, Counts{}, Counts{}
-	for i := range s.minutely {
-		s.minutely[i].clear()
-	}
-	for i := range s.hourly {
-		s.hourly[i].clear()
-	}
+	s.fine, s.coarse, s.minute, s.hour = [Fine]slot{}, [Coarse + 1]slot{}, Counts{}, Counts{}
+	clear(s.distributions)
 }
 
 // advance takes the next second with what came in it. x is its reading, nil for a second without one.
 func (s *Series) advance(came Counts, x *Sample, state Sample) {
 	s.at++
 	if s.at%Step == 1 { // A new step begins.
-		old := s.coarse[s.step(s.at)].counts()
-		s.hour = s.hour.since(old)
-		s.coarse[s.step(s.at)] = slot{}
-		s.minutely[s.step(s.at)%near].clear()
+		s.hour = s.hour.since(s.coarse[step(s.at-hour)].counts())
+		s.coarse[step(s.at)] = slot{}
+		clear(s.minutely(s.at))
 		if s.at%(hour/parts) == 1 {
-			s.hourly[s.part()].clear()
+			clear(s.hourly(s.at))
 		}
 	}
 	s.minute = s.minute.since(s.fine[(s.at-minute)%Fine].counts())
@@ -185,48 +181,40 @@ func (s *Series) advance(came Counts, x *Sample, state Sample) {
 		s.distribute(x, &now)
 	}
 	s.fine[s.at%Fine] = now
-	c := &s.coarse[s.step(s.at)]
+	c := &s.coarse[step(s.at)]
 	total := c.counts()
 	total.add(came)
-	step := s.minutely[s.step(s.at)%near]
-	p50, p99 := s.quantiles(step.latency)
 	c.set(total, state)
-	c.p50, c.p99 = p50, p99
+	c.p50, c.p99 = s.quantiles(s.minutely(s.at))
 }
 
 // step is the index of the coarse slot of a second: seconds 1 to 10 are one step.
-func (*Series) step(at int64) int64 { return (at - 1) / Step % Coarse }
-
-// part is the index of the hourly distribution of the latest second.
-func (s *Series) part() int64 { return (s.at - 1) / (hour / parts) % parts }
+func step(at int64) int64 { return (at - 1) / Step % (Coarse + 1) }
 
 // distribute adds what a reading has counted since the one before to the distributions, and sets the
 // percentiles of the second.
 func (s *Series) distribute(x *Sample, now *slot) {
-	step, part := &s.minutely[s.step(s.at)%near], &s.hourly[s.part()]
 	var second [64]uint32
-	for i := range min(len(s.latency), len(x.Latency), len(second)) {
-		second[i] = uint32(less(x.Latency[i], s.latency[i]))
-		step.latency[i] += second[i]
-		part.latency[i] += second[i]
-		s.latency[i] = max(s.latency[i], x.Latency[i])
+	minutely, hourly := s.minutely(s.at), s.hourly(s.at)
+	for i := range min(len(s.buckets), len(second)) {
+		total := s.buckets[i]
+		switch j := i - s.latencies; {
+		case i < min(s.latencies, len(x.Latency)):
+			total = x.Latency[i]
+		case j >= 0 && j < len(x.Batches):
+			total = x.Batches[j]
+		}
+		second[i] = uint32(less(total, s.buckets[i]))
+		minutely[i] += second[i]
+		hourly[i] += second[i]
+		s.buckets[i] = max(s.buckets[i], total)
 	}
-	now.p50, now.p99 = s.quantiles(second[:len(s.latency)])
-	for i := range min(len(s.batchN), len(x.Batches)) {
-		n := uint32(less(x.Batches[i], s.batchN[i]))
-		step.batches[i] += n
-		part.batches[i] += n
-		s.batchN[i] = max(s.batchN[i], x.Batches[i])
-	}
+	now.p50, now.p99 = s.quantiles(second[:len(s.buckets)])
 }
 
-func (d *distribution) clear() {
-	clear(d.latency)
-	clear(d.batches)
-}
-
-func (s *Series) quantiles(counts []uint32) (p50, p99 short) {
-	return toShort(Quantile(s.bounds, counts, 0.5)), toShort(Quantile(s.bounds, counts, 0.99))
+// quantiles are those of the latencies of a distribution.
+func (s *Series) quantiles(of []uint32) (p50, p99 short) {
+	return toShort(Quantile(s.bounds, of[:s.latencies], 0.5)), toShort(Quantile(s.bounds, of[:s.latencies], 0.99))
 }
 
 func (x *slot) counts() Counts {
@@ -236,7 +224,7 @@ func (x *slot) counts() Counts {
 func (x *slot) set(c Counts, of Sample) {
 	*x = slot{
 		arrived: clip32(c.Arrived), inTime: clip32(c.InTime), late: clip32(c.Late), refused: clip32(c.Refused), failed: clip32(c.Failed),
-		cost: clip32(uint64(max(0, of.Cost))), load: toShort(of.Load), carries: toShort(of.Carries),
+		cost: toShort(float64(of.Cost)), carries: toShort(of.Carries),
 		waiting: clip16(of.Waiting), instances: clip16(of.Instances),
 	}
 }
@@ -257,45 +245,50 @@ type Summary struct {
 func (s Summary) Rate() float64 { return float64(s.Arrived) / max(1, s.Seconds) }
 
 // Minute sums up the last minute.
-func (s *Series) Minute() Summary { return s.summary(s.minute, minute, s.minutely[:]) }
+func (s *Series) Minute() Summary { return s.summary(s.minute, minute, 0, near) }
 
 // Hour sums up the last hour.
-func (s *Series) Hour() Summary { return s.summary(s.hour, hour, s.hourly[:]) }
+func (s *Series) Hour() Summary { return s.summary(s.hour, hour, near, near+parts) }
 
-func (s *Series) summary(c Counts, seconds int64, of []distribution) Summary {
-	all := make([]uint32, len(s.latency))
-	for _, d := range of {
-		for i, n := range d.latency {
-			all[i] += n
-		}
-	}
+func (s *Series) summary(c Counts, seconds, from, to int64) Summary {
+	all := s.sum(from, to)[:s.latencies]
 	return Summary{
 		Counts: c, Seconds: float64(min(seconds, s.at-s.began)),
 		P50: Quantile(s.bounds, all, 0.5), P99: Quantile(s.bounds, all, 0.99),
 	}
 }
 
-// Distributions returns how many requests, and batches, of the last hour were in each bucket.
-func (s *Series) Distributions() (latency, batches []uint64) {
-	latency, batches = make([]uint64, len(s.latency)), make([]uint64, len(s.batchN))
-	for _, d := range s.hourly {
-		for i, n := range d.latency {
-			latency[i] += uint64(n)
-		}
-		for i, n := range d.batches {
-			batches[i] += uint64(n)
+// sum adds up some of the distributions.
+func (s *Series) sum(from, to int64) []uint64 {
+	all := make([]uint64, len(s.buckets))
+	for i := from; i < to; i++ {
+		for j, n := range s.distribution(i) {
+			all[j] += uint64(n)
 		}
 	}
-	return latency, batches
+	return all
+}
+
+// LastMinute counts the requests of the last minute. It allocates nothing.
+func (s *Series) LastMinute() Counts { return s.minute }
+
+// Distributions returns how many requests, and batches, of the last hour were in each bucket.
+func (s *Series) Distributions() (latency, batches []uint64) {
+	all := s.sum(near, near+parts)
+	return all[:s.latencies:s.latencies], all[s.latencies:]
 }
 
 // Points returns the steps of the last window seconds, the oldest first. A step of less than [Step] seconds
 // reaches back [Fine] seconds; a longer one must be a multiple of [Step]. Steps before the series
-// began are left out, and so is one that has not ended, unless there is no other.
+// began are left out, and so are the one that has not ended and one of which a part is not kept any more.
 func (s *Series) Points(window, step int64) (out []Point) {
+	kept := s.at - Fine
+	if step >= Step {
+		kept = (s.at-1)/Step*Step - hour
+	}
 	end := s.at - s.at%step
 	for at := end - window + step; at <= end; at += step {
-		if at <= s.began {
+		if at <= s.began || at-step < kept {
 			continue
 		}
 		out = append(out, s.point(at, step))
@@ -304,19 +297,19 @@ func (s *Series) Points(window, step int64) (out []Point) {
 }
 
 // point joins the slots of the step that ends at a time.
-func (s *Series) point(end, step int64) Point {
+func (s *Series) point(end, length int64) Point {
 	p := Point{At: end, P50: math.NaN(), P99: math.NaN()}
 	each, slots, index := int64(1), s.fine[:], func(at int64) int64 { return at % Fine }
-	if step >= Step {
-		each, slots, index = Step, s.coarse[:], s.step
+	if length >= Step {
+		each, slots, index = Step, s.coarse[:], step
 	}
 	busiest := uint64(0)
-	for at := end - step + each; at <= end; at += each {
+	for at := end - length + each; at <= end; at += each {
 		x := &slots[index(at)]
 		c := x.counts()
 		p.add(c)
-		p.Load, p.Carries = x.load.value(), x.carries.value()
-		p.Waiting, p.Instances, p.Cost = int(x.waiting), int(x.instances), int(x.cost)
+		p.Carries, p.Cost = x.carries.value(), 10*int(math.Round(x.cost.value()/10))
+		p.Waiting, p.Instances = int(x.waiting), int(x.instances)
 		if x.p99 == 0 || c.Answered() < busiest {
 			continue
 		}
@@ -324,5 +317,6 @@ func (s *Series) point(end, step int64) Point {
 		busiest = c.Answered()
 		p.P50, p.P99 = x.p50.value(), x.p99.value()
 	}
+	p.Load = float64(p.Arrived) / float64(length)
 	return p
 }
