@@ -42,6 +42,8 @@ type functionStats struct {
 	Latency    *statsBounds     `json:"latency_ms,omitempty"`
 	Batches    *statsSizes      `json:"batches,omitempty"`
 	Predicted  []statsPredicted `json:"predicted,omitempty"`
+	Inputs     []statsTensor    `json:"inputs,omitempty"`
+	Outputs    []statsTensor    `json:"outputs,omitempty"`
 	Series     *statsSeries     `json:"series,omitempty"`
 }
 
@@ -102,6 +104,13 @@ type statsPredicted struct {
 	Predicted  float64  `json:"predicted_ms"`
 	Seen       *float64 `json:"seen_ms"`
 	Executions uint64   `json:"executions"`
+}
+
+// statsTensor is an input or an output of a model, as the Open Inference Protocol describes it.
+type statsTensor struct {
+	Name  string  `json:"name"`
+	Type  string  `json:"type"`
+	Shape []int64 `json:"shape"`
 }
 
 type statsSeries struct {
@@ -190,6 +199,7 @@ func (w *watchedFunction) stats(whole bool) functionStats {
 	if in.IsInference {
 		f.Batches = &statsSizes{batchBounds, batches}
 		f.Predicted = predicted(w.state.Instances)
+		f.Inputs, f.Outputs = w.model.inputs, w.model.outputs
 	}
 	return f
 }
@@ -222,7 +232,7 @@ func (w *watchedFunction) situation(minute history.Summary) history.Situation {
 	in := &w.d.Inference
 	s := history.Situation{
 		Objective: in.SLO, Percentile: in.Percentile, Minute: minute.Counts, Load: w.load(minute), Carries: w.state.Carries, Waiting: w.state.Waiting,
-		Max: in.MaxReplicas, Lack: lacks[w.state.Lack], Least: w.state.Least, Problem: w.state.Problem, Hopeless: w.state.Hopeless || w.d.isBroken(),
+		Max: in.MaxReplicas, Lack: lacks[w.state.Lack], Least: w.state.Least, Roomy: w.roomy, Problem: w.state.Problem, Hopeless: w.state.Hopeless || w.d.isBroken(),
 		Slight: w.state.Slight, Progress: w.state.Progress,
 	}
 	var seen, predicted float64

@@ -60,6 +60,7 @@ func (s statsRoutes) show(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	s.readTensors(r.Context(), k)
 	text, err := s.watcher.answer(r.Context(), s.now(), k, series)
 	if err != nil {
 		return err
@@ -75,6 +76,7 @@ func (w *watcher) answer(ctx context.Context, now time.Time, k audienceKey, seri
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.sampleAll(now)
+	w.askedAt = w.at
 	for _, d := range everyFunction(w.server) {
 		if f := w.functions[d.Name]; f == nil || f.d != d || k.function != "" && k.selects(d.Deployment.Namespace, d.Deployment.Service) {
 			w.look(w.at, w.sample(w.at, d)) // It was deployed in this second, or is looked at closely.
@@ -107,6 +109,7 @@ func (s statsRoutes) stream(w http.ResponseWriter, r *http.Request) error {
 	if s.inFlight.Closed() {
 		return errDraining
 	}
+	s.readTensors(r.Context(), k)
 	v, first, err := s.watcher.join(r.Context(), s.now(), k)
 	if err != nil {
 		return err

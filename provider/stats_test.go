@@ -25,6 +25,9 @@ type watching struct {
 	shows map[string]Watched
 	looks atomic.Int64
 	finds WhatIf
+	// from is the shortest objective for which finds has room.
+	from  time.Duration
+	plans int
 	asked time.Duration
 	rate  float64
 }
@@ -37,6 +40,10 @@ func (c *watching) Watch(name string) (Watched, bool) {
 
 func (c *watching) Plan(_ context.Context, _ string, slo time.Duration, rate float64) (WhatIf, error) {
 	c.asked, c.rate = slo, rate
+	c.plans++
+	if slo < c.from {
+		return WhatIf{Lack: LackRoom}, nil
+	}
 	return c.finds, nil
 }
 
@@ -50,7 +57,7 @@ func shownInstance(id string, state cluster.State) WatchedInstance {
 }
 
 // watched is a rig with a clock that stands, whose controller shows two instances of mnist.
-func watched(t *testing.T, edit func(o *Options)) (*rig, *watching, *time.Time) {
+func watched(t testing.TB, edit func(o *Options)) (*rig, *watching, *time.Time) {
 	t.Helper()
 	at := now
 	var c *watching
@@ -122,7 +129,7 @@ func TestStats(t *testing.T) {
 	if m := f.Minute; m.Arrived != 100 || m.InTime != 76 || m.Refused != 24 || m.Late+m.Failed != 0 || m.Attainment == nil || *m.Attainment != 76 || m.P99 == nil {
 		t.Errorf("the last minute: %+v", m)
 	}
-	if f.State != "misses" || f.Sentence != "24 % refused: load 480/s, instances carry 390/s, no node has room" || f.Remedy == nil || f.Remedy.SLO != 100 {
+	if f.State != "misses" || f.Sentence != "24 % refused: load 480/s, instances carry 390/s, no node has room" || f.Remedy == nil || f.Remedy.Label != "Show why" {
 		t.Errorf("%q %q %+v", f.State, f.Sentence, f.Remedy)
 	}
 	if len(f.Instances) != 1 || f.Instances[0].Count != 2 || f.Instances[0].Ready != 2 || f.Cost != 2000 || f.Memory != 2<<20 {
@@ -446,4 +453,94 @@ func heap() int64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
+}
+
+// Where no node has room, the planner says which longer objective would help. It is asked seldom, and only while
+// somebody watches.
+func TestRemedyOfThePlanner(t *testing.T) {
+	r, c, at := watched(t, nil)
+	r.deploy(t, nil)
+	c.finds, c.from = WhatIf{Carries: 500}, 90*time.Millisecond
+	r.watcher.tick(*at)
+	*at = at.Add(2 * unwatched * time.Second)
+	r.answers(c, 76, 24)
+	r.watcher.tick(*at)
+	r.watcher.findRoom(t.Context())
+	if c.plans != 0 {
+		t.Errorf("nobody watches, and %d plans were made", c.plans)
+	}
+	r.stats(t, "")
+	for range roomPause {
+		r.watcher.findRoom(t.Context())
+		*at = at.Add(time.Second)
+		r.answers(c, 1, 0)
+		r.watcher.tick(*at)
+	}
+	if f := r.stats(t, "").Functions[0]; c.plans != 2 || f.Remedy == nil || f.Remedy.SLO != 100 || f.Remedy.Label != "Allow 100 ms" {
+		t.Errorf("%d plans, remedy %+v", c.plans, f.Remedy)
+	}
+	c.from = time.Hour
+	r.watcher.findRoom(t.Context())
+	if f := r.stats(t, "").Functions[0]; f.Remedy == nil || f.Remedy.SLO != 0 {
+		t.Errorf("no objective helps, and the remedy is %+v", f.Remedy)
+	}
+}
+
+// An instance that is ready describes its model once a revision.
+func TestStatsShowTensors(t *testing.T) {
+	r, c, _ := watched(t, nil)
+	asked := 0
+	c.dispatcher = dispatcherFunc(func(_ context.Context, q *frame.Request) (*frame.Response, error) {
+		asked++
+		if q.Path != "/v2/models/mnist" {
+			t.Errorf("asked for %s", q.Path)
+		}
+		return &frame.Response{Status: 200, Body: []byte(`{"name":"mnist","inputs":[{"name":"x","datatype":"FP32","shape":[-1,784]}],"outputs":[{"name":"y","datatype":"FP32","shape":[-1,10]}]}`)}, nil
+	})
+	r.deploy(t, nil)
+	for range 3 {
+		f := r.stats(t, "?function=mnist").Functions[0]
+		if len(f.Inputs) != 1 || f.Inputs[0].Type != "FP32" || len(f.Inputs[0].Shape) != 2 || f.Outputs[0].Name != "y" || f.Minute.Arrived != 0 {
+			t.Errorf("%+v %+v %+v", f.Inputs, f.Outputs, f.Minute)
+		}
+	}
+	r.stats(t, "")
+	if asked != 1 {
+		t.Errorf("the instance was asked %d times", asked)
+	}
+	c.shows = nil
+	r.deploy(t, func(d *types.FunctionDeployment) { d.Image = "other" })
+	if f := r.stats(t, "?function=mnist").Functions[0]; asked != 1 || f.Inputs != nil {
+		t.Errorf("without an instance: asked %d times, %+v", asked, f.Inputs)
+	}
+}
+
+func BenchmarkTick(b *testing.B) {
+	for _, busy := range []bool{false, true} {
+		b.Run(fmt.Sprintf("busy=%v", busy), func(b *testing.B) {
+			r, c, at := watched(b, nil)
+			for i := range 100 {
+				name := fmt.Sprintf("f%d", i)
+				c.shows[name+".openfaas-fn"] = Watched{Instances: []WatchedInstance{shownInstance(name, cluster.Ready)}}
+				r.deploy(b, func(d *types.FunctionDeployment) { d.Service = name })
+			}
+			v, _, err := r.watcher.join(b.Context(), *at, audienceKey{namespace: DefaultNamespace})
+			if err != nil {
+				b.Fatal(err)
+			}
+			for b.Loop() {
+				for _, d := range everyFunction(r.Server) {
+					if busy {
+						d.metrics.Begin()
+						d.observe(200, false, time.Now(), nil)
+					}
+				}
+				*at = at.Add(time.Second)
+				r.watcher.tick(*at)
+				for len(v.frames) > 0 {
+					<-v.frames
+				}
+			}
+		})
+	}
 }

@@ -38,6 +38,8 @@ type watcher struct {
 	renderings, frames uint64
 	// decided is the number of the next decision.
 	decided uint64
+	// askedAt is the second in which somebody last asked for statistics.
+	askedAt int64
 }
 
 // watchedFunction is a function as the watcher knows it.
@@ -51,6 +53,10 @@ type watchedFunction struct {
 	stateAt int64
 	text    []byte
 	stale   bool
+	// roomy is an objective at which the nodes have room for its load, 0 if none was found at the second roomyAt.
+	roomy   time.Duration
+	roomyAt int64
+	model   modelTensors
 	// came: some requests came in the minute before the latest sample.
 	came bool
 }
@@ -68,6 +74,7 @@ func Watch(ctx context.Context, s *Server) {
 		select {
 		case <-tick.C:
 			s.watcher.tick(s.now())
+			s.watcher.findRoom(ctx)
 		case <-ctx.Done():
 			return
 		}

@@ -57,11 +57,11 @@ func Watch(c *Controller, name string) (provider.Watched, bool) {
 	if fn.slow() != "" {
 		w.Lack = provider.LackSpeed
 	}
-	carries := 0.0
+	carries, serving := 0.0, 0
 	for _, in := range fn.Sorted() {
 		x := in.watched()
 		if in.serves() {
-			carries += x.Carries
+			carries, serving = carries+x.Carries, serving+1
 			w.Revision = max(w.Revision, in.number)
 		}
 		w.Instances = append(w.Instances, x)
@@ -69,7 +69,7 @@ func Watch(c *Controller, name string) (provider.Watched, bool) {
 	if fn.handover.over && w.Revision > 0 {
 		w.Revision = fn.Revision
 	}
-	if w.Carries = carries; fn.load > 0 && fn.carried > 0 && len(w.Instances) > 0 {
+	if w.Carries = carries; fn.load > 0 && fn.carried > 0 && serving > 0 {
 		w.Carries = fn.carried * fn.load * (1 + c.options.System.Settings().Headroom)
 	}
 	return w, true

@@ -54,8 +54,9 @@ type Situation struct {
 	// Max is the maximum number of instances, 0 for none.
 	Max  int
 	Lack Lack
-	// Least is the shortest objective that the model can keep, 0 if that is not known.
-	Least time.Duration
+	// Least is the shortest objective that the model can keep, 0 if that is not known. Roomy is one for which the nodes
+	// have room under the load, 0 if none is known.
+	Least, Roomy time.Duration
 	// Slower is what executions take over what was predicted for them, 0 if that is not known.
 	Slower float64
 	// Problem is what the provider says of the function, "" if nothing. Hopeless: it keeps every request
@@ -159,7 +160,7 @@ func (s *Situation) cause() string {
 	worst := max(s.Minute.Refused, s.Minute.Late, s.Minute.Failed)
 	switch {
 	case s.short() && s.Least > 0:
-		return fmt.Sprintf("the objective is %s, and the model takes %s at best", Milliseconds(s.Objective), Milliseconds(s.Least))
+		return fmt.Sprintf("the objective is %s, and the shortest that the model can keep is %s", Milliseconds(s.Objective), Milliseconds(s.Least))
 	case worst == s.Minute.Failed && s.Problem != "":
 		return sentence(s.Problem)
 	case worst == s.Minute.Failed && worst > s.Minute.Refused:
@@ -223,9 +224,8 @@ func (s *Situation) remedy() *Remedy {
 			n = max(n, int(math.Ceil(float64(max(1, s.Instances))*1.1*s.Load/s.Carries)))
 		}
 		return &Remedy{Label: "Allow " + instances(n), Max: n}
-	case s.Lack == NoRoom && s.Objective > 0 && s.Ready > 0: // A longer objective allows larger batches.
-		slo := Round(2 * s.Objective)
-		return &Remedy{Label: "Allow " + Milliseconds(slo), Objective: slo}
+	case s.Lack == NoRoom && s.Roomy > s.Objective:
+		return &Remedy{Label: "Allow " + Milliseconds(s.Roomy), Objective: s.Roomy}
 	}
 	return &Remedy{Label: showWhy}
 }

@@ -31,7 +31,9 @@ func TestJudge(t *testing.T) {
 		"one late of five is chance": {with(func(s *Situation) { s.Minute = Counts{Arrived: 5, InTime: 4, Late: 1} }), OK, "", Remedy{}},
 		"the only one failed": {with(func(s *Situation) { s.Minute = Counts{Arrived: 1, Failed: 1} }), Misses,
 			"100 % failed: instances answer with errors", Remedy{Label: showWhy}},
-		"no room": {with(func(s *Situation) { s.Minute, s.Load, s.Carries, s.Lack = refused, 480, 390, NoRoom }), Misses,
+		"no room, whatever the objective": {with(func(s *Situation) { s.Minute, s.Load, s.Carries, s.Lack = refused, 480, 390, NoRoom }), Misses,
+			"24 % refused: load 480/s, instances carry 390/s, no node has room", Remedy{Label: showWhy}},
+		"no room": {with(func(s *Situation) { s.Minute, s.Load, s.Carries, s.Lack, s.Roomy = refused, 480, 390, NoRoom, 400*ms }), Misses,
 			"24 % refused: load 480/s, instances carry 390/s, no node has room", Remedy{"Allow 400 ms", 400 * ms, 0}},
 		"no room for the first": {with(func(s *Situation) {
 			s.Minute, s.Load, s.Carries, s.Lack, s.Ready, s.Instances = refused, 480, 0, NoRoom, 0, 0
@@ -48,7 +50,7 @@ func TestJudge(t *testing.T) {
 			"24 % refused: load 100/s, instances carry 150/s now", Remedy{Label: showWhy}},
 		"too short an objective": {with(func(s *Situation) {
 			s.Minute, s.Objective, s.Least, s.Lack = Counts{Arrived: 100, Late: 100}, 100*ms, 183*ms, TooSlow
-		}), Misses, "100 % late: the objective is 100 ms, and the model takes 183 ms at best", Remedy{"Allow 190 ms", 190 * ms, 0}},
+		}), Misses, "100 % late: the objective is 100 ms, and the shortest that the model can keep is 183 ms", Remedy{"Allow 190 ms", 190 * ms, 0}},
 		"too short and nothing served": {with(func(s *Situation) {
 			s.Minute, s.Objective, s.Least, s.Lack, s.Ready, s.Instances = Counts{}, 100*ms, 183*ms, TooSlow, 0, 0
 			s.Problem = "no config meets the objective"
