@@ -79,8 +79,8 @@ const tensorsPatience = 2 * time.Second
 // readTensors asks an instance of a function once a revision for the inputs and outputs of its model. It starts none: without a ready
 // instance they stay unknown.
 func (s statsRoutes) readTensors(ctx context.Context, k audienceKey) {
-	d, ok := s.named(FullName(k.function, k.namespace))
-	if !ok || !d.Inference.IsInference || d.isBroken() || !s.watcher.lacksTensors(s.now(), d) {
+	d, ok := s.server.named(FullName(k.function, k.namespace))
+	if !ok || !d.Inference.IsInference || d.isBroken() || !s.server.watcher.lacksTensors(s.server.now(), d) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, tensorsPatience)
@@ -105,7 +105,7 @@ func (s statsRoutes) readTensors(ctx context.Context, k audienceKey) {
 		}
 		return out
 	}
-	s.watcher.setTensors(d, modelTensors{d.Revision, list(model.Inputs), list(model.Outputs)})
+	s.server.watcher.setTensors(d, modelTensors{d.Revision, list(model.Inputs), list(model.Outputs)})
 }
 
 // lacksTensors reports whether a function's model is not described yet, and an instance is ready that could.

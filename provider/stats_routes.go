@@ -20,12 +20,12 @@ import (
 const defaultStepS = history.Step
 
 // statsRoutes serves how functions do now, how they did in the last hour, and how they would do.
-type statsRoutes struct{ *Server }
+type statsRoutes struct{ server *Server }
 
 // asked is the part of the functions that a request asks for. Without a function, the namespace may be "*".
 func (s statsRoutes) asked(r *http.Request) (audienceKey, error) {
 	q := r.URL.Query()
-	if err := s.restored.wait(r.Context()); err != nil {
+	if err := s.server.restored.wait(r.Context()); err != nil {
 		return audienceKey{}, err
 	}
 	name := q.Get("function")
@@ -42,8 +42,8 @@ func (s statsRoutes) asked(r *http.Request) (audienceKey, error) {
 
 // one finds a function, also one that is being restored.
 func (s statsRoutes) one(ctx context.Context, a address) (*deployed, error) {
-	d, err := s.findOrAdopt(ctx, a, listPatience)
-	if missing := s.restored.find(a.full()); err != nil && missing != nil {
+	d, err := s.server.findOrAdopt(ctx, a, listPatience)
+	if missing := s.server.restored.find(a.full()); err != nil && missing != nil {
 		return missing, nil
 	}
 	return d, err
@@ -61,7 +61,7 @@ func (s statsRoutes) show(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	s.readTensors(r.Context(), k)
-	text, err := s.watcher.answer(r.Context(), s.now(), k, series)
+	text, err := s.server.watcher.answer(r.Context(), s.server.now(), k, series)
 	if err != nil {
 		return err
 	}
@@ -106,21 +106,21 @@ func (s statsRoutes) stream(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if s.inFlight.Closed() {
+	if s.server.inFlight.Closed() {
 		return errDraining
 	}
 	s.readTensors(r.Context(), k)
-	v, first, err := s.watcher.join(r.Context(), s.now(), k)
+	v, first, err := s.server.watcher.join(r.Context(), s.server.now(), k)
 	if err != nil {
 		return err
 	}
-	defer s.watcher.leave(k, v)
+	defer s.server.watcher.leave(k, v)
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("X-Accel-Buffering", "no") // Proxies pass events on at once.
-	s.watcher.follow(w, r, first, v)
+	s.server.watcher.follow(w, r, first, v)
 	return nil
 }
 
@@ -152,7 +152,7 @@ func (s statsRoutes) plan(w http.ResponseWriter, r *http.Request) error {
 		Rate      *float64 `json:"rate"`
 		Namespace string   `json:"namespace"`
 	}
-	if err := s.changes.read(w, r, `an object with "slo" and "rate"`, &body); err != nil {
+	if err := s.server.changes.read(w, r, `an object with "slo" and "rate"`, &body); err != nil {
 		return err
 	}
 	a, err := resolve(mux.Vars(r)["name"], body.Namespace, r.URL.Query().Get("namespace"))
@@ -163,11 +163,11 @@ func (s statsRoutes) plan(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	c, ok := s.controller.(PlanningController)
+	c, ok := s.server.controller.(PlanningController)
 	if !ok || !d.Inference.IsInference {
-		return web.Refuse(http.StatusBadRequest, "function %s has no objective (%s), so there is no plan for it", d.Name, annotation.SLOLatency)
+		return web.Refuse(http.StatusBadRequest, "function %s has no objective (com.openfaas.slo.latency), so there is no plan for it", d.Name)
 	}
-	now := s.watcher.current(s.now(), d)
+	now := s.server.watcher.current(s.server.now(), d)
 	slo, rate := d.Inference.SLO, max(1, now.Rate)
 	if body.SLO != "" {
 		if slo, err = time.ParseDuration(body.SLO); err != nil || slo < annotation.LeastSLO || slo > annotation.LongestSLO {

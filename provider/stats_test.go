@@ -17,6 +17,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/instance/frame"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // watching is a controller that shows instances and plans.
@@ -543,4 +544,24 @@ func BenchmarkTick(b *testing.B) {
 			}
 		})
 	}
+}
+
+// A stream ends when the provider shuts down, and no other begins.
+func TestStreamEndsAtShutdown(t *testing.T) {
+	gate := web.NewGate()
+	r, _, _ := watched(t, func(o *Options) { o.InFlight = gate })
+	r.deploy(t, nil)
+	next, end := openStream(t, served(t, r)+"/system/stream?function=mnist")
+	defer end()
+	if name, _ := next(); name != "hello" {
+		t.Errorf("first %s", name)
+	}
+	if name, data := next(); name != "stats" || !strings.Contains(data, `"id":"a"`) {
+		t.Errorf("then %s %s", name, data)
+	}
+	gate.Close()
+	if name, _ := next(); name != "end" {
+		t.Errorf("after shutdown %s", name)
+	}
+	wantSentence(t, r.do("GET", "/system/stream", ""), 503)
 }

@@ -10,13 +10,12 @@ import (
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
-// The bounds of GET /system/stream. A viewer that has not taken maxBehind events is dropped, and one that takes
-// nothing of an event for viewerPatience.
+// The bounds of GET /system/stream. A viewer that has not taken maxBehind events is dropped. pingPeriod is how many
+// seconds apart comments are sent, which show that a connection is there.
 const (
-	maxViewers     = 1024
-	maxBehind      = 8
-	viewerPatience = 10 * time.Second
-	pingPeriod     = 15
+	maxViewers = 1024
+	maxBehind  = 8
+	pingPeriod = 15
 )
 
 // everyNamespace selects all namespaces.
@@ -189,11 +188,12 @@ func event(to []byte, name string, data []byte) []byte {
 	return append(append(to, data...), "\n\n"...)
 }
 
-// follow sends a viewer its events until it is gone, it does not read, or the provider shuts down.
+// follow sends a viewer its events until it is gone or dropped, or the provider shuts down. Like any client, one that takes
+// nothing of an answer loses its connection after --answer-timeout.
 func (w *watcher) follow(out http.ResponseWriter, r *http.Request, first []byte, v *viewer) {
 	control := http.NewResponseController(out)
+	defer hurryAtShutdown(w.server.inFlight, control)()
 	for frame := first; ; {
-		_ = control.SetWriteDeadline(time.Now().Add(viewerPatience)) // It fails if the viewer is gone, as the write then does.
 		if _, err := out.Write(frame); err != nil {
 			return
 		}
