@@ -230,7 +230,7 @@ func TestKeysOfNamespaces(t *testing.T) {
 		wantSentence(t, r.do("POST", "/system/functions", deployment(in)), 400, `com.openfaas.infer.access of namespace team-a is `+word)
 	}
 	// These two miss the objective. Those with a wrong key do not count.
-	wantMisses(t, r.do("GET", "/metrics", "").Body.String(), "mnist.team-a", 4, 2)
+	wantMisses(t, r.do("GET", "/metrics", "").Body.String(), "mnist.team-a", 5, 2)
 	r.secret(t, "POST", "team-a", "own", shopKey)
 	r.deploy(t, func(d *types.FunctionDeployment) {
 		in(d)

@@ -145,6 +145,7 @@ type Server struct {
 	leaving atomic.Bool
 
 	registry
+	watcher    *watcher
 	callers    callers
 	namespaces namespaces
 	changes    changes
@@ -207,6 +208,7 @@ func New(o Options) *Server {
 		inFlight:   cmp.Or(o.InFlight, web.NewGate()), namespaces: namespaces{o.Store},
 	}
 	s.arriving.shut = s.inFlight.Shut()
+	s.watcher = newWatcher(s)
 	if s.bodies = o.Bodies; s.bodies == nil {
 		s.bodies = web.NewBodyReader(DefaultMaxBody, DefaultBodyTimeout, DefaultMaxHeld)
 	}
@@ -250,6 +252,10 @@ func (s *Server) routes(prometheus http.Handler) {
 	s.system.Handle("/system/telemetry", s.route(byMethod{http.MethodGet: s.telemetry}))
 	s.system.Handle("/system/upload", unlessDraining(s.inFlight, s.route(byMethod{http.MethodPost: s.upload})))
 	s.system.Handle("/system/events", s.route(byMethod{http.MethodGet: s.events.list}))
+	stats := statsRoutes{s}
+	s.system.Handle("/system/stats", s.route(byMethod{http.MethodGet: stats.show}))
+	s.system.Handle("/system/stream", s.route(byMethod{http.MethodGet: stats.stream}))
+	s.system.Handle("/system/plan/"+nameExpression, s.route(byMethod{http.MethodPost: stats.plan}))
 	absent := func(a address) error {
 		_, err := s.find(a)
 		if s.restored.isMissing(a.full()) {

@@ -192,6 +192,7 @@ func (c *Controller) look(now time.Time, fn *function) scaling.Function {
 	c.pairs.look(now, fn, &f)
 	fn.setLoad(now, &f, stats, busy, c.options.Cold, c.options.Tick)
 	addBacklog(c, fn, &f, now, stats)
+	fn.load = f.Rate
 	c.interference.follow(now, fn, f.Rate, c.nodes)
 	fn.steer(now, &f, stats)
 	if fn.tuned != nil {

@@ -132,14 +132,15 @@ const warnPause = 30 * time.Second
 // new reason, at most once every warnPause, and passes it to the dispatcher for requests
 // that wait.
 func (c *display) explain(now time.Time, plan scaling.Plan, nodes []cluster.Node) {
-	unplaced := map[string]string{}
+	unplaced := map[string]scaling.Unplaced{}
 	for _, u := range plan.Unplaced {
-		unplaced[u.Function] = u.Explanation
+		unplaced[u.Function] = u
 	}
 	for name, fn := range c.functions {
+		fn.short = unplaced[name].Reason
 		// Without a profile, and in the pause after a crash, the engine gets no
 		// configs, so its explanation means nothing. Nor does one of an earlier revision.
-		why := unplaced[name]
+		why := unplaced[name].Explanation
 		if why != "" {
 			why = cmp.Or(fn.ineligible, noDevice(fn.candidates(), nodes), tooLarge(fn.candidates(), fn.types.largest), why)
 			if fn.refusing != "" {

@@ -114,6 +114,8 @@ type Description struct {
 	Ready     int
 	// Cold counts the requests that found no ready instance.
 	Cold uint64
+	// Waiting is the number of requests that no instance has yet, of an ordinary function.
+	Waiting int
 	// Wanted is the number of instances that the function should have, even without load.
 	Wanted uint64
 	// Measured: the model's times are known, measured or predicted.
