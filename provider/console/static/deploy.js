@@ -1,9 +1,9 @@
 // From a file to a function: upload, verdict, objective, deployment.
 
-import { html, useEffect, useRef, useState, Confirm, Failure, LogSlider, cost, functionLink } from "./parts.js";
+import { html, useEffect, useRef, useState, Confirm, Failure, LogSlider, functionLink } from "./parts.js";
 import { Problem, call, query, upload } from "./api.js";
 import { keyOf, live, refresh } from "./live.js";
-import { bytes, duration, ms, nameOf, plain } from "./format.js";
+import { bytes, config, cores, duration, ms, nameOf, number, plain, rate } from "./format.js";
 
 const names = /^[a-z]([-a-z0-9]*[a-z0-9])?$/;
 
@@ -21,7 +21,7 @@ export function Deploy() {
     setResult(null);
     setFailure(null);
     setProgress(0);
-    const sent = upload(query("system/upload", { name: to, namespace: live.namespace }), chosen, setProgress);
+    const sent = upload(query("system/upload", { name: `${to}:latest` }), chosen, setProgress);
     running.current = sent;
     try {
       const answer = await sent.done;
@@ -76,21 +76,16 @@ function Verdict({ check: c }) {
       ${typeof c.reach === "string" && c.reach && html`<dt>Reach</dt><dd>${plain(c.reach)}</dd>`}</dl>`;
 }
 
-/** The cheapest config of a check within an objective, null if there is none. */
-export function cheapest(configs, slo) {
-  let best = null;
-  for (const c of configs ?? []) {
-    const carries = c.carries_per_s ?? c.rps ?? 0, time = c.predicted_ms ?? c.latency_ms;
-    // A request may come while a batch runs, so that the batch may take half of the objective.
-    if (!(time > 0) || time * (c.batch > 1 ? 2 : 1) > slo || !(carries > 0)) continue;
-    const each = c.cpu_millicores / carries;
-    if (!best || each < best.each) best = { ...c, carries, each };
-  }
-  return best;
+/** The cheapest config of a check that about meets an objective, null if there is none. */
+function cheapest({ configs, smallest_slo_ms: smallest }, slo) {
+  const fastest = Math.min(...configs.map((c) => c.exec_ms)), reserve = Math.max(1, (smallest || fastest) / fastest);
+  // A request may come while a batch runs, so that a batch may take half of the objective.
+  const fitting = configs.filter((c) => c.exec_ms * reserve * (c.batch > 1 ? 2 : 1) <= slo && c.rate_per_s > 0);
+  return fitting.length ? fitting.reduce((a, b) => b.core_ms_per_request < a.core_ms_per_request ? b : a) : null;
 }
 
 function Objective({ name, setName, image, check }) {
-  const [slo, setSLO] = useState(check?.suggested_slo_ms ?? 200), [asking, setAsking] = useState(false), [failure, setFailure] = useState(null), [busy, setBusy] = useState(false);
+  const [slo, setSLO] = useState(Math.max(200, Math.ceil((check?.smallest_slo_ms ?? 0) * 3))), [asking, setAsking] = useState(false), [failure, setFailure] = useState(null), [busy, setBusy] = useState(false);
   const valid = names.test(name) && name.length <= 63, exists = live.functions?.has(keyOf(live.namespace || live.defaultNamespace, name));
   const deploy = async () => {
     const deployment = { service: name, image, namespace: live.namespace || undefined, annotations: { "com.openfaas.slo.latency": duration(slo) } };
@@ -128,10 +123,9 @@ function Objective({ name, setName, image, check }) {
 
 /** What an objective costs, from the configs that the check lists. */
 function Price({ check, slo }) {
-  const configs = check?.configs;
-  if (!configs?.length) return html`<p class="quiet">A longer objective is cheaper: larger batches cost less per request. See “What if” on the function's page once it is deployed.</p>`;
-  const best = cheapest(configs, slo);
-  if (!best) return html`<p class="box warn"><span class="sign" aria-hidden="true">▲</span> <span>No size of an instance answers within ${ms(slo)} here. Move the slider to the right.</span></p>`;
-  return html`<div class="box good"><span class="sign" aria-hidden="true">✓</span><div><p>One instance <b>⟨${best.batch}, ${best.cpu_millicores}m⟩</b> carries ${Math.round(best.carries)}/s for ${cost(best.cost_millicores ? best : { cost_millicores: best.cpu_millicores })},
-    or${" "}${best.each.toFixed(best.each < 10 ? 2 : 0)} core·ms a request.</p></div></div>`;
+  if (!check?.configs?.length) return html`<p class="quiet">A longer objective is cheaper: larger batches cost less per request. See “What if” on the function's page once it is deployed.</p>`;
+  const best = cheapest(check, slo);
+  if (!best) return html`<p class="box warn"><span class="sign" aria-hidden="true">▲</span> <span>No size of an instance answers within ${ms(slo)} here; the smallest objective is about ${ms(check.smallest_slo_ms)}. Move the slider to the right.</span></p>`;
+  return html`<div class="box good"><span class="sign" aria-hidden="true">✓</span><div><p>An instance <b>${config(best)}</b> carries about ${rate(best.rate_per_s)} for ${cores(best.cpu_millicores)}: ${number(best.core_ms_per_request)} core·ms a request.
+    A longer objective is cheaper, because larger batches are.</p></div></div>`;
 }

@@ -87,7 +87,7 @@ function Overview({ f, span, choose }) {
     <section class="card"><div class="card-head"><h2>Load</h2><${Span} span=${span} choose=${choose} /></div>
       ${s ? html`<div class="two charts"><${Requests} s=${s} step=${span === "1h" ? 30 : 10} /><${Latency} s=${s} goal=${goal} /></div>` : html`<p class="empty">No history yet.</p>`}</section>
     <div class="two">
-      <section class="card"><h2>Latencies</h2>${f.latency_ms
+      <section class="card"><h2>Latencies of the last hour</h2>${f.latency_ms
         ? html`<${Histogram} bounds=${f.latency_ms.bounds} counts=${f.latency_ms.counts} objective=${f.slo_ms} />` : html`<p class="empty">No request yet.</p>`}</section>
       <section class="card"><h2>Batches as they form</h2><${Batches} of=${f.batches} /></section>
     </div>
@@ -114,10 +114,14 @@ const Latency = memo(({ s, goal }) => html`<${TimeChart} title="Latency" at=${s.
   lines=${[{ label: "p99", tone: "p99", values: s.p99_ms ?? [] }, { label: "p50", tone: "p50", values: s.p50_ms ?? [] }]} />`);
 
 const Batches = memo(({ of }) => {
-  const rows = (of?.sizes ?? []).map((size, i) => ({ label: String(size), value: of.counts[i] })).filter((r) => r.value > 0);
+  // Each bar holds the sizes above those of the bar before, up to its own.
+  const rows = (of?.counts ?? []).map((value, i) => {
+    const from = (of.sizes[i - 1] ?? 0) + 1, to = of.sizes[i];
+    return { label: to === undefined ? `above ${from - 1}` : from === to ? String(to) : `${from}–${to}`, value };
+  }).filter((r) => r.value > 0);
   if (!rows.length) return html`<p class="empty">No batch yet. Requests that come together are executed together, as long as each is answered in time.</p>`;
-  const total = rows.reduce((n, r) => n + r.value, 0), requests = rows.reduce((n, r) => n + r.value * Number(r.label), 0);
-  return html`<p class="quiet">${count(total, "batch", "batches")}, ${number(requests / total)} requests in each on average. Size and how many:</p>
+  const total = rows.reduce((n, r) => n + r.value, 0);
+  return html`<p class="quiet">${count(total, "batch", "batches")} in the last hour, by the number of requests in each</p>
     <${Bars} rows=${rows.map((r) => ({ ...r, note: percent((r.value / total) * 100) }))} />`;
 });
 
@@ -149,7 +153,8 @@ const Predicted = memo(({ rows }) => {
       <td class="n">${number(r.executions ?? 0)}</td></tr>`)}</tbody></table></div>`;
 });
 
-const kinds = { start: "+", stop: "−", resize: "↕", park: "○", unpark: "●", problem: "✕", reject: "▲", solved: "✓", deploy: "⇧", delete: "×", revision: "⇄", node: "▦" };
+const kinds = { start: "+", stop: "−", resize: "↕", park: "○", unpark: "●", problem: "✕", exit: "✕", unhealthy: "▲", reject: "▲", solved: "✓", healthy: "✓",
+  deploy: "⇧", update: "⇧", delete: "×", revision: "⇄", replace: "⇄", relieve: "→", steer: "↗", scale: "↕", node: "▦" };
 
 /** Decisions as sentences, the newest first. */
 const Sentences = memo(({ of, names }) => html`<ol class="decisions">${of.map((e) => html`<li key=${e.id}><time>${clock(e.at)}</time>

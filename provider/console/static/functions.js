@@ -27,6 +27,7 @@ export function Functions() {
   return html`<div class="head"><h1>Functions</h1><${Totals} />
       ${list.length > 8 && html`<label class="find"><span class="sr">Find a function</span>
         <input type="search" placeholder="Find …" value=${filter} onInput=${(e) => setFilter(e.target.value)} /></label>`}</div>
+    <${Several} />
     <${Attention} />
     <div class="table functions" role="table" aria-label="Functions">
       <div class="tr th" role="row">
@@ -52,6 +53,10 @@ function Totals() {
       rate(load), total > 0 ? `${cores(held)} of ${number(total / 1000)}` : cores(held)].filter(Boolean).join(" · ");
   });
   return html`<p class="totals">${text}</p>`;
+}
+
+function Several() {
+  return useLive((state) => state.several) && html`<p class="quiet">Several replicas of the provider serve these functions. The requests counted here are those of one of them.</p>`;
 }
 
 /** The functions that need somebody, with the reason and one thing to do about it. */

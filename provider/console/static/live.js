@@ -15,6 +15,8 @@ export const live = {
   /** Decisions, oldest first, of the namespace shown. */
   events: [],
   namespace: "",
+  /** Several replicas of the provider serve, and these figures are those of one of them. */
+  several: false,
   started: 0,
   version: "",
   /** "connecting", "live", "polling" (answers, but without a stream) or "lost". */
@@ -57,10 +59,13 @@ export const keyOf = (namespace, name) => `${namespace}/${name}`;
 
 const maxEvents = 500;
 
-/** Merges decisions: an equal one in a row comes again with its ID and a new text. */
+/** Merges decisions. An equal one that follows another replaces it, and its text says how often. */
 export function mergeEvents(list, more) {
   const byID = new Map(list.map((e) => [e.id, e]));
-  for (const e of more) byID.set(e.id, e);
+  for (const e of more) {
+    if (e.replaces) byID.delete(e.replaces);
+    byID.set(e.id, e);
+  }
   return [...byID.values()].sort((a, b) => a.id - b.id).slice(-maxEvents);
 }
 
@@ -80,13 +85,12 @@ function extendSpark(key, value, now) {
 
 function applyStats(stats, whole) {
   const functions = new Map(whole ? [] : live.functions);
+  for (const gone of stats.gone ?? []) {
+    functions.delete(keyOf(gone.namespace, gone.name));
+    live.sparks.delete(keyOf(gone.namespace, gone.name));
+  }
   for (const f of stats.functions ?? []) {
     const key = keyOf(f.namespace, f.name);
-    if (f.deleted) {
-      functions.delete(key);
-      live.sparks.delete(key);
-      continue;
-    }
     const { series, ...rest } = f;
     functions.set(key, rest);
     if (series?.arrived) {
@@ -99,13 +103,19 @@ function applyStats(stats, whole) {
   live.functions = functions;
   if (stats.nodes) live.nodes = stats.nodes;
   if (stats.started) live.started = stats.started;
+  live.several = Boolean(stats.several);
   if (stats.version) live.version = stats.version;
 }
 
 async function loadState() {
   const { namespace } = live;
+  const history = query("system/stats", { namespace, window: `${sparkPoints * sparkStep}s`, step: `${sparkStep}s` });
   const [stats, events] = await Promise.all([
-    call(query("system/stats", { namespace, window: `${sparkPoints * sparkStep}s`, step: `${sparkStep}s` })),
+    call(history).catch((e) => {
+      // The history of very many functions is too much for one answer. Their lines then begin now.
+      if (e.status === 400) return call(query("system/stats", { namespace }));
+      throw e;
+    }),
     call(query("system/events", { namespace, limit: "200" })).catch((e) => {
       if (e.status === 404 || e.status === 501) return { events: [] };
       throw e;
@@ -118,26 +128,12 @@ async function loadState() {
 
 let source = null, retry = 0, failures = 0, generation = 0, poll = 0;
 
-/** A function that was deleted is in no list any more. The stream names only functions that changed. */
 function onStats(message) {
-  const stats = JSON.parse(message.data);
-  applyStats(stats, false);
-  for (const gone of stats.deleted ?? []) {
-    live.functions.delete(keyOf(gone.namespace, gone.name));
-  }
+  applyStats(JSON.parse(message.data), false);
   changed();
 }
 
-function onDecision(message) {
-  const event = JSON.parse(message.data);
-  live.events = mergeEvents(live.events, [event]);
-  if (event.kind === "delete") {
-    const functions = new Map(live.functions);
-    functions.delete(keyOf(event.namespace, event.function));
-    live.functions = functions;
-  }
-  changed();
-}
+const onDecision = (message) => set({ events: mergeEvents(live.events, [JSON.parse(message.data)]) });
 
 /** Opens the stream, after loading the state. Calling it again begins anew. */
 export async function connect() {

@@ -1,7 +1,7 @@
 // Sends a request to a function and shows the answer: what it says, which variant gave it, and how long it took.
 
-import { html, useEffect, useMemo, useRef, useState, Copy, Failure } from "./parts.js";
-import { address, call, query, raw } from "./api.js";
+import { html, useEffect, useMemo, useRef, useState, useLoad, Copy, Failure } from "./parts.js";
+import { address, call, raw } from "./api.js";
 import { Bars } from "./charts.js";
 import { bytes, ms, number, plain, shell } from "./format.js";
 import { live } from "./live.js";
@@ -12,7 +12,7 @@ const elements = (input) => rowShape(input).reduce((a, b) => a * b, 1);
 
 /** Zeros, or empty texts, in the shape of one row. */
 function sample(input, shape = rowShape(input)) {
-  if (!shape.length) return /BYTES|STRING/.test(input.type ?? input.datatype ?? "") ? "" : /BOOL/.test(input.type ?? "") ? false : 0;
+  if (!shape.length) return /BYTES|STRING/.test(input.type ?? input.datatype ?? "") ? "" : /BOOL/.test(input.type ?? input.datatype ?? "") ? false : 0;
   return Array.from({ length: shape[0] }, () => sample(input, shape.slice(1)));
 }
 
@@ -29,22 +29,32 @@ function bodyOf(inputs, values) {
   return JSON.stringify({ instances: [row] });
 }
 
-function waysOf(f) {
-  const inputs = f.inputs ?? [], ways = [];
+function waysOf(f, inputs) {
+  const ways = [];
   if (f.kind === "program") return [["json", "Text or JSON"], ["file", "A file"]];
   if (inputs.length && inputs.every((i) => i.shape && elements(i) <= formLimit)) ways.push(["form", "Form"]);
   return [...ways, ["file", inputs.length === 1 && isImage(inputs[0]) ? "An image" : "A file"], ["json", "JSON"]];
 }
 
+/** Asks a model for its inputs before the form is made, unless they are known. */
 export function Try({ f }) {
-  const inputs = f.inputs ?? [], ways = useMemo(() => waysOf(f), [f.kind, JSON.stringify(inputs)]);
+  const known = f.inputs || f.kind === "program";
+  const { data, failure } = useLoad((signal) => known ? Promise.resolve({}) : call(`${pathOf(f)}/v2/models/${encodeURIComponent(f.name)}`, { signal }), [f.name, f.revision?.serving, Boolean(known)]);
+  if (!data && !failure) return html`<section class="card"><h2>Try it</h2><p class="quiet" role="status">Asking the model for its inputs …</p></section>`;
+  return html`<${Form} key=${`${f.name} ${Boolean(data)}`} f=${f} inputs=${f.inputs ?? data?.inputs ?? []} />`;
+}
+
+// The default namespace may be left out.
+const pathOf = (f) => `function/${encodeURIComponent(f.name)}${f.namespace && f.namespace !== live.defaultNamespace ? `.${encodeURIComponent(f.namespace)}` : ""}`;
+
+function Form({ f, inputs }) {
+  const ways = useMemo(() => waysOf(f, inputs), [f.kind, JSON.stringify(inputs)]);
   const [way, setWay] = useState(ways[0][0]), [values, setValues] = useState(() => Object.fromEntries(inputs.map((i) => [i.name, i.shape ? sample(i) : 0])));
   const [text, setText] = useState(() => f.kind === "program" ? "" : JSON.stringify({ instances: [inputs.length === 1 ? small(inputs[0]) : Object.fromEntries(inputs.map((i) => [i.name, small(i)]))] }));
   const [file, setFile] = useState(null), [wrong, setWrong] = useState({}), [answer, setAnswer] = useState(null), [busy, setBusy] = useState(false);
   const stop = useRef(null);
   useEffect(() => () => stop.current?.abort(), []);
-  // The default namespace may be left out.
-  const path = `function/${encodeURIComponent(f.name)}${f.namespace && f.namespace !== live.defaultNamespace ? `.${encodeURIComponent(f.namespace)}` : ""}`;
+  const path = pathOf(f);
   const body = way === "file" ? file : way === "form" ? bodyOf(inputs, values) : text;
   const type = way === "file" ? file?.type || "application/octet-stream" : /^\s*[[{]/.test(body) ? "application/json" : "text/plain";
   const send = async (e) => {
@@ -73,7 +83,7 @@ export function Try({ f }) {
         ${way === "form" && inputs.map((i) => html`<${Input} key=${i.name} of=${i} value=${values[i.name]}
           change=${(v, bad) => { setWrong((w) => ({ ...w, [i.name]: bad })); if (!bad) setValues((old) => ({ ...old, [i.name]: v })); }} />`)}
         ${way === "json" && html`<label class="field">Body<textarea rows="10" spellcheck="false" value=${text} onInput=${(e) => setText(e.target.value)}></textarea></label>`}
-        ${way === "file" && html`<${FileInput} f=${f} file=${file} choose=${setFile} />`}
+        ${way === "file" && html`<${FileInput} input=${inputs[0]} file=${file} choose=${setFile} />`}
         <div class="row"><button class="primary" disabled=${!ready}>${busy ? "Waiting …" : "Send"}</button></div>
       </form>
       <h3>The same in a terminal</h3><${Copy} text=${curl} /></section>
@@ -110,8 +120,8 @@ function Input({ of: i, value, change }) {
     ${bad && html`<span class="wrong">This is no JSON: ${bad}</span>`}</label>`;
 }
 
-function FileInput({ f, file, choose }) {
-  const canvas = useRef(null), [shown, setShown] = useState(false), input = (f.inputs ?? [])[0];
+function FileInput({ input, file, choose }) {
+  const canvas = useRef(null), [shown, setShown] = useState(false);
   useEffect(() => {
     setShown(false);
     if (!file?.type.startsWith("image/")) return;
