@@ -51,7 +51,7 @@ export const TimeChart = memo(({ title, at, areas = [], lines = [], limit, forma
     const x = (i) => n > 1 ? (i / (n - 1)) * 600 : 300, y = (v) => v === null || v === undefined ? null : 150 - (v / top) * 150;
     return {
       top,
-      areas: stacked.map((a) => ({ tone: a.tone, d: `${path(a.top.map((v, i) => [x(i), y(v)]))}${path(a.bottom.map((v, i) => [x(i), y(v)]).reverse()).replace("M", "L")}Z` })),
+      areas: stacked.map((a) => ({ tone: a.tone, d: n && `${path(a.top.map((v, i) => [x(i), y(v)]))}${path(a.bottom.map((v, i) => [x(i), y(v)]).reverse()).replace("M", "L")}Z` })).filter((a) => a.d),
       lines: lines.map((l) => ({ tone: l.tone, d: path(l.values.map((v, i) => [x(i), y(v)])) })),
       limit: limit && y(limit.value),
     };

@@ -58,7 +58,7 @@ export function FunctionPage({ namespace, name, part }) {
     ${removing && html`<${RemoveFunction} of=${f} close=${() => setRemoving(false)} />`}
     ${f.sentence && html`<div class=${`box ${f.state === "broken" ? "bad" : f.state === "misses" ? "warn" : "info"}`} role="status">
       <span class="sign" aria-hidden="true">${f.state === "broken" ? "✕" : f.state === "misses" ? "▲" : "i"}</span>
-      <p class="grow">${plain(f.sentence)}</p><${Remedy} of=${f} /></div>`}
+      <p class="grow sentence">${plain(f.sentence)}</p><${Remedy} of=${f} /></div>`}
     <nav class="tabs" aria-label="Parts of this function">${parts.map(([id, label]) => html`
       <a key=${id} href=${functionLink(namespace, name, id)} aria-current=${part === id ? "page" : undefined}>${label}</a>`)}</nav>
     ${part === "" && html`<${Overview} f=${f} span=${span} choose=${setSpan} />`}

@@ -72,7 +72,7 @@ function Trouble({ id }) {
   if (!f) return null;
   return html`<div class=${`box ${f.state === "broken" ? "bad" : "warn"}`}><span class="sign" aria-hidden="true">${f.state === "broken" ? "✕" : "▲"}</span>
     <div class="grow"><a class="name" href=${functionLink(f.namespace, f.name)}>${plain(f.name)}</a> <span class="sr">${f.state}:</span>
-      <p>${plain(f.sentence)}</p></div><${Remedy} of=${f} /></div>`;
+      <p class="sentence">${plain(f.sentence)}</p></div><${Remedy} of=${f} /></div>`;
 }
 
 function Row({ id }) {

@@ -1,7 +1,7 @@
 // Sends a request to a function and shows the answer: what it says, which variant gave it, and how long it took.
 
 import { html, useEffect, useMemo, useRef, useState, useLoad, Copy, Failure } from "./parts.js";
-import { address, call, raw } from "./api.js";
+import { address, call, query, raw } from "./api.js";
 import { Bars } from "./charts.js";
 import { bytes, ms, number, plain, shell } from "./format.js";
 import { live } from "./live.js";
@@ -21,7 +21,27 @@ const isImage = (input) => {
   return s?.length === 4 && ((s[1] === 1 || s[1] === 3) && s[2] > 3 || (s[3] === 1 || s[3] === 3) && s[1] > 3);
 };
 
-const formLimit = 64;
+/** Inputs with at most so many elements get a form, and those with at most so many a sample in the JSON. */
+const formLimit = 64, sampleLimit = 4096;
+
+/** An image as a tensor in the input's shape, its colours from 0 to 1, or to 255 for whole numbers. */
+async function tensorOf(file, input) {
+  const last = input.shape[3] === 1 || input.shape[3] === 3, [channels, height, width] = last ? [input.shape[3], input.shape[1], input.shape[2]] : input.shape.slice(1);
+  const image = await createImageBitmap(file), canvas = document.createElement("canvas");
+  canvas.width = width > 0 ? width : image.width;
+  canvas.height = height > 0 ? height : image.height;
+  const pen = canvas.getContext("2d");
+  pen.drawImage(image, 0, 0, canvas.width, canvas.height);
+  const { data } = pen.getImageData(0, 0, canvas.width, canvas.height), whole = /INT/.test(input.type ?? input.datatype ?? "");
+  const value = (x, y, c) => {
+    const at = (y * canvas.width + x) * 4;
+    const v = channels === 1 ? 0.299 * data[at] + 0.587 * data[at + 1] + 0.114 * data[at + 2] : data[at + c];
+    return whole ? Math.round(v) : Math.round((v / 255) * 10000) / 10000;
+  };
+  const rows = (each) => Array.from({ length: canvas.height }, (_, y) => Array.from({ length: canvas.width }, (_, x) => each(x, y)));
+  const all = Array.from({ length: channels }, (_, c) => c);
+  return last ? rows((x, y) => all.map((c) => value(x, y, c))) : all.map((c) => rows((x, y) => value(x, y, c)));
+}
 
 /** A body of JSON by rows, as docs/payloads.md has it. */
 function bodyOf(inputs, values) {
@@ -39,15 +59,22 @@ function waysOf(f, inputs) {
 /** Asks a model for its inputs before the form is made, unless they are known. */
 export function Try({ f }) {
   const known = f.inputs || f.kind === "program";
-  const { data, failure } = useLoad((signal) => known ? Promise.resolve({}) : call(`${pathOf(f)}/v2/models/${encodeURIComponent(f.name)}`, { signal }), [f.name, f.revision?.serving, Boolean(known)]);
+  const { data, failure } = useLoad(async (signal) => {
+    if (f.kind === "program") return {};
+    const [model, status] = await Promise.all([
+      known ? {} : call(`${pathOf(f)}/v2/models/${encodeURIComponent(f.name)}`, { signal }),
+      call(query(`system/function/${encodeURIComponent(f.name)}`, { namespace: f.namespace }), { signal }),
+    ]);
+    return { ...model, decodes: Boolean(status.annotations?.["com.openfaas.infer.image"]) };
+  }, [f.name, f.revision?.asked, Boolean(known)]);
   if (!data && !failure) return html`<section class="card"><h2>Try it</h2><p class="quiet" role="status">Asking the model for its inputs …</p></section>`;
-  return html`<${Form} key=${`${f.name} ${Boolean(data)}`} f=${f} inputs=${f.inputs ?? data?.inputs ?? []} />`;
+  return html`<${Form} key=${`${f.name} ${Boolean(data)}`} f=${f} inputs=${f.inputs ?? data?.inputs ?? []} decodes=${Boolean(data?.decodes)} />`;
 }
 
 // The default namespace may be left out.
 const pathOf = (f) => `function/${encodeURIComponent(f.name)}${f.namespace && f.namespace !== live.defaultNamespace ? `.${encodeURIComponent(f.namespace)}` : ""}`;
 
-function Form({ f, inputs }) {
+function Form({ f, inputs, decodes }) {
   const ways = useMemo(() => waysOf(f, inputs), [f.kind, JSON.stringify(inputs)]);
   const [way, setWay] = useState(ways[0][0]), [values, setValues] = useState(() => Object.fromEntries(inputs.map((i) => [i.name, i.shape ? sample(i) : 0])));
   const [text, setText] = useState(() => f.kind === "program" ? "" : JSON.stringify({ instances: [inputs.length === 1 ? small(inputs[0]) : Object.fromEntries(inputs.map((i) => [i.name, small(i)]))] }));
@@ -55,6 +82,8 @@ function Form({ f, inputs }) {
   const stop = useRef(null);
   useEffect(() => () => stop.current?.abort(), []);
   const path = pathOf(f);
+  // Where the function decodes no images, the page makes a tensor of one.
+  const converts = way === "file" && !decodes && inputs.length === 1 && isImage(inputs[0]) && file?.type.startsWith("image/");
   const body = way === "file" ? file : way === "form" ? bodyOf(inputs, values) : text;
   const type = way === "file" ? file?.type || "application/octet-stream" : /^\s*[[{]/.test(body) ? "application/json" : "text/plain";
   const send = async (e) => {
@@ -62,9 +91,11 @@ function Form({ f, inputs }) {
     stop.current?.abort();
     stop.current = new AbortController();
     setBusy(true);
-    const began = performance.now();
+    let began = performance.now();
     try {
-      const response = await raw(path, { method: "POST", body, headers: { "Content-Type": type }, signal: stop.current.signal });
+      const made = converts ? JSON.stringify({ instances: [await tensorOf(file, inputs[0])] }) : body;
+      began = performance.now();
+      const response = await raw(path, { method: "POST", body: made, headers: { "Content-Type": converts ? "application/json" : type }, signal: stop.current.signal });
       const blob = await response.blob();
       const took = performance.now() - began;
       setAnswer({ took, status: response.status, ok: response.ok, headers: response.headers, size: blob.size,
@@ -75,15 +106,15 @@ function Form({ f, inputs }) {
     setBusy(false);
   };
   const ready = !busy && (way === "file" ? file : way === "form" ? !Object.values(wrong).some(Boolean) : true);
-  const data = way === "file" ? ["--data-binary", `@${file?.name ?? "FILE"}`] : ["-d", body.length > 2000 ? "@request.json" : body];
-  const curl = ["curl", "-sS", address(path), "-H", `Content-Type: ${type}`, ...data].map(shell).join(" ");
+  const data = converts ? ["-d", "@tensor.json"] : way === "file" ? ["--data-binary", `@${file?.name ?? "FILE"}`] : ["-d", body.length > 2000 ? "@request.json" : body];
+  const curl = ["curl", "-sS", address(path), "-H", `Content-Type: ${converts ? "application/json" : type}`, ...data].map(shell).join(" ");
   return html`<div class="two"><section class="card"><h2>Request</h2>
       <div class="segmented" role="group" aria-label="Kind of request">${ways.map(([id, label]) => html`<button type="button" key=${id} aria-pressed=${way === id ? "true" : "false"} onClick=${() => setWay(id)}>${label}</button>`)}</div>
       <form onSubmit=${send}>
         ${way === "form" && inputs.map((i) => html`<${Input} key=${i.name} of=${i} value=${values[i.name]}
           change=${(v, bad) => { setWrong((w) => ({ ...w, [i.name]: bad })); if (!bad) setValues((old) => ({ ...old, [i.name]: v })); }} />`)}
         ${way === "json" && html`<label class="field">Body<textarea rows="10" spellcheck="false" value=${text} onInput=${(e) => setText(e.target.value)}></textarea></label>`}
-        ${way === "file" && html`<${FileInput} input=${inputs[0]} file=${file} choose=${setFile} />`}
+        ${way === "file" && html`<${FileInput} input=${inputs[0]} decodes=${decodes} file=${file} choose=${setFile} />`}
         <div class="row"><button class="primary" disabled=${!ready}>${busy ? "Waiting …" : "Send"}</button></div>
       </form>
       <h3>The same in a terminal</h3><${Copy} text=${curl} /></section>
@@ -91,9 +122,7 @@ function Form({ f, inputs }) {
 }
 
 /** A sample that fits into a text field. */
-function small(input) {
-  return input.shape && elements(input) <= formLimit ? sample(input) : "…";
-}
+const small = (input) => input.shape && elements(input) <= sampleLimit ? sample(input) : "…";
 
 function Input({ of: i, value, change }) {
   const type = i.type ?? i.datatype ?? "", shape = rowShape(i), [text, setText] = useState(JSON.stringify(value)), [bad, setBad] = useState("");
@@ -120,7 +149,7 @@ function Input({ of: i, value, change }) {
     ${bad && html`<span class="wrong">This is no JSON: ${bad}</span>`}</label>`;
 }
 
-function FileInput({ input, file, choose }) {
+function FileInput({ input, decodes, file, choose }) {
   const canvas = useRef(null), [shown, setShown] = useState(false);
   useEffect(() => {
     setShown(false);
@@ -134,11 +163,11 @@ function FileInput({ input, file, choose }) {
       setShown(true);
     }, () => {});
   }, [file]);
-  return html`<label class="field">${input && isImage(input) ? `An image; the function scales it to ${input.shape.slice(2).filter((d) => d > 3).join(" × ") || "its size"}` : "An image, a .npy file, or any other body"}
+  return html`<label class="field">${input && isImage(input) ? `An image; ${decodes ? "the function" : "this page"} scales it to ${input.shape.slice(2).filter((d) => d > 3).join(" × ") || "its size"}` : "An image, a .npy file, or any other body"}
       <input type="file" onChange=${(e) => choose(e.target.files[0] ?? null)} /></label>
     ${file && html`<p class="quiet">${plain(file.name)}, ${bytes(file.size)}</p>`}
     <canvas ref=${canvas} class=${shown ? "preview" : "preview none"} role="img" aria-label="The chosen image"></canvas>
-    ${input && isImage(input) && html`<p class="quiet">A deployment takes images if it has the annotation <code>com.openfaas.infer.image</code>.</p>`}`;
+    ${input && isImage(input) && !decodes && html`<p class="quiet">The model gets colours from 0 to 1. Clients may send images as they are if the deployment has the annotation <code>com.openfaas.infer.image</code>.</p>`}`;
 }
 
 /** The numbers of the first row of an answer, if it is one list of numbers. */
