@@ -6,21 +6,22 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/faas-infer/faas-infer/provider/console"
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // healthPaths are the paths that every address of a provider has.
 var healthPaths = []string{"/healthz", "/readyz", "/startupz", "/livez"}
 
-// adminPaths are those of operators, beside all below systemPrefix.
-var adminPaths = []string{"/metrics", "/api/v1/query", "/build", "/publickey"}
+// adminPaths are those of operators, beside all below systemPrefix and the console.
+var adminPaths = []string{"/", "/ui", "/metrics", "/api/v1/query", "/build", "/publickey"}
 
 // isAdmin reports whether a request is for operators, and not for a function.
 func isAdmin(r *http.Request) bool {
 	if strings.HasPrefix(cmp.Or(r.URL.RawPath, r.URL.EscapedPath()), functionPrefix) {
 		return false
 	}
-	return strings.HasPrefix(r.URL.Path, systemPrefix) || slices.Contains(adminPaths, r.URL.Path)
+	return strings.HasPrefix(r.URL.Path, systemPrefix) || strings.HasPrefix(r.URL.Path, console.Prefix) || slices.Contains(adminPaths, r.URL.Path)
 }
 
 // DataOnly serves a handler's functions and health, and 404 instead of its routes for operators. It is

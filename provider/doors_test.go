@@ -19,6 +19,7 @@ func TestAddressesOfTheirOwn(t *testing.T) {
 		{"POST", "/async-function/mnist", 501, 404}, {"GET", "/healthz", 200, 200}, {"GET", "/readyz", 200, 200}, {"GET", "/livez", 200, 200},
 		{"GET", "/system/functions", 404, 200}, {"GET", "/%73ystem/functions", 404, 200}, {"GET", "/system%2ffunctions", 404, 200}, {"GET", "/metrics", 404, 200},
 		{"GET", "/api/v1/query", 404, 400}, {"POST", "/build", 404, 404}, {"GET", "/absent", 404, 404}, {"GET", "//system/functions", 301, 404}, {"GET", "/x/../metrics", 301, 404},
+		{"GET", "/ui/", 404, 200}, {"GET", "/ui/main.js", 404, 200}, {"GET", "/%75i/", 404, 200},
 	} {
 		for name, door := range map[string]struct {
 			handler http.Handler

@@ -19,6 +19,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/instance/frame"
+	"github.com/faas-infer/faas-infer/provider/console"
 	"github.com/faas-infer/faas-infer/provider/decisions"
 	"github.com/faas-infer/faas-infer/provider/grpc"
 	"github.com/faas-infer/faas-infer/provider/metrics"
@@ -279,6 +280,9 @@ func (s *Server) routes(prometheus http.Handler) {
 		web.WriteError(w, web.Refuse(http.StatusNotFound, "there is no route %q", web.Clip(r.URL.Path)))
 	})
 	s.system.NotFoundHandler, s.open.NotFoundHandler = notFound, notFound
+	s.system.PathPrefix(console.Prefix).HandlerFunc(console.Serve)
+	s.open.Handle("/", console.Redirect(notFound))
+	s.open.Handle("/ui", console.Redirect(notFound))
 }
 
 // byMethod holds one route's handlers by method. A handler's error becomes the answer.
@@ -353,14 +357,14 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	switch err := web.RefuseCallback(r); {
 	case err != nil:
 		web.WriteError(w, err)
-	case strings.HasPrefix(r.URL.Path, systemPrefix):
+	case strings.HasPrefix(r.URL.Path, systemPrefix), strings.HasPrefix(r.URL.Path, console.Prefix):
 		systemRoutes{s}.serve(w, r)
 	default:
 		s.open.ServeHTTP(w, r)
 	}
 }
 
-// systemRoutes serves the system routes to clients that may use them.
+// systemRoutes serves the system routes, and the console that uses them, to clients that may use them.
 type systemRoutes struct{ *Server }
 
 func (s systemRoutes) serve(w http.ResponseWriter, r *http.Request) {

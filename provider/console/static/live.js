@@ -1,0 +1,241 @@
+// The state of the provider as the page knows it, and the stream that keeps it current. Components read it
+// with useLive and are rendered again only if what they selected has changed.
+
+import { useLayoutEffect, useReducer, useRef } from "./vendor/hooks.mjs";
+import { address, call, query } from "./api.js";
+
+/** Points of a sparkline: how many, and how many seconds each stands for. */
+export const sparkPoints = 30, sparkStep = 20;
+
+export const live = {
+  /** Functions by key, null before the first answer. */
+  functions: null,
+  nodes: [],
+  sparks: new Map(),
+  /** Decisions, oldest first, of the namespace shown. */
+  events: [],
+  namespace: "",
+  /** Several replicas of the provider serve, and these figures are those of one of them. */
+  several: false,
+  started: 0,
+  version: "",
+  /** "connecting", "live", "polling" (answers, but without a stream) or "lost". */
+  connection: "connecting",
+  lostAt: 0,
+  problem: null,
+  /** What to tell the user, for example of a restart. */
+  notice: null,
+};
+
+const listeners = new Set();
+
+export function changed() {
+  for (const listen of [...listeners]) listen();
+}
+
+export const set = (fields) => {
+  Object.assign(live, fields);
+  changed();
+};
+
+/** What select returns of the live state. The component is rendered again only if that changes. */
+export function useLive(select) {
+  const [, again] = useReducer((n) => n + 1, 0);
+  const latest = useRef(null);
+  const now = select(live);
+  latest.current = { select, now };
+  useLayoutEffect(() => {
+    const listen = () => {
+      if (!Object.is(latest.current.select(live), latest.current.now)) again();
+    };
+    listeners.add(listen);
+    listen();
+    return () => listeners.delete(listen);
+  }, []);
+  return now;
+}
+
+export const keyOf = (namespace, name) => `${namespace}/${name}`;
+
+const maxEvents = 500;
+
+/** Merges decisions. An equal one that follows another replaces it, and its text says how often. */
+export function mergeEvents(list, more) {
+  const byID = new Map(list.map((e) => [e.id, e]));
+  for (const e of more) {
+    if (e.replaces) byID.delete(e.replaces);
+    byID.set(e.id, e);
+  }
+  return [...byID.values()].sort((a, b) => a.id - b.id).slice(-maxEvents);
+}
+
+function extendSpark(key, value, now) {
+  const bucket = Math.floor(now / sparkStep);
+  const old = live.sparks.get(key);
+  if (!old) {
+    live.sparks.set(key, { bucket, values: [...Array(sparkPoints - 1).fill(null), value] });
+    return;
+  }
+  if (old.bucket === bucket && old.values.at(-1) === value) return;
+  const steps = Math.min(Math.max(bucket - old.bucket, 0), sparkPoints);
+  const values = steps ? [...old.values.slice(steps), ...Array(steps).fill(old.values.at(-1))] : [...old.values];
+  values[sparkPoints - 1] = value;
+  live.sparks.set(key, { bucket, values });
+}
+
+function applyStats(stats, whole) {
+  const functions = new Map(whole ? [] : live.functions);
+  for (const gone of stats.gone ?? []) {
+    functions.delete(keyOf(gone.namespace, gone.name));
+    live.sparks.delete(keyOf(gone.namespace, gone.name));
+  }
+  for (const f of stats.functions ?? []) {
+    const key = keyOf(f.namespace, f.name);
+    const { series, ...rest } = f;
+    functions.set(key, rest);
+    if (series?.arrived) {
+      const step = stats.step_s || sparkStep;
+      live.sparks.set(key, { bucket: Math.floor(stats.now / sparkStep), values: series.arrived.slice(-sparkPoints).map((n) => n === null ? null : n / step) });
+    } else {
+      extendSpark(key, f.minute?.rate_per_s ?? 0, stats.now ?? Date.now() / 1000);
+    }
+  }
+  live.functions = functions;
+  if (stats.nodes) live.nodes = stats.nodes;
+  if (stats.started) live.started = stats.started;
+  live.several = Boolean(stats.several);
+  if (stats.version) live.version = stats.version;
+}
+
+async function loadState() {
+  const { namespace } = live;
+  const history = query("system/stats", { namespace, window: `${sparkPoints * sparkStep}s`, step: `${sparkStep}s` });
+  const [stats, events] = await Promise.all([
+    call(history).catch((e) => {
+      // The history of very many functions is too much for one answer. Their lines then begin now.
+      if (e.status === 400) return call(query("system/stats", { namespace }));
+      throw e;
+    }),
+    call(query("system/events", { namespace, limit: "200" })).catch((e) => {
+      if (e.status === 404 || e.status === 501) return { events: [] };
+      throw e;
+    }),
+  ]);
+  if (namespace !== live.namespace) return;
+  live.events = mergeEvents([], events.events ?? []);
+  applyStats(stats, true);
+}
+
+let source = null, retry = 0, failures = 0, generation = 0, poll = 0;
+
+function onStats(message) {
+  applyStats(JSON.parse(message.data), false);
+  changed();
+}
+
+const onDecision = (message) => set({ events: mergeEvents(live.events, [JSON.parse(message.data)]) });
+
+/** Opens the stream, after loading the state. Calling it again begins anew. */
+export async function connect() {
+  const mine = ++generation;
+  clearTimeout(retry);
+  clearInterval(poll);
+  source?.close();
+  source = null;
+  const before = live.started;
+  try {
+    await loadState();
+  } catch (e) {
+    if (mine === generation) lost(e);
+    return;
+  }
+  if (mine !== generation) return;
+  if (before && live.started !== before) {
+    live.notice = { at: live.started, text: "The provider has restarted. This page shows its new state." };
+  }
+  live.problem = null;
+  changed();
+  const stream = new EventSource(address(query("system/stream", { namespace: live.namespace })));
+  source = stream;
+  stream.addEventListener("hello", (m) => {
+    if (mine !== generation) return;
+    const hello = JSON.parse(m.data);
+    failures = 0;
+    clearInterval(poll);
+    if (hello.started && live.started && hello.started !== live.started) {
+      connect();
+      return;
+    }
+    set({ connection: "live", problem: null, version: hello.version ?? live.version });
+  });
+  stream.addEventListener("stats", (m) => mine === generation && onStats(m));
+  stream.addEventListener("decision", (m) => mine === generation && onDecision(m));
+  stream.onerror = () => {
+    if (mine !== generation) return;
+    stream.close();
+    source = null;
+    broke();
+  };
+}
+
+/** The stream broke. If the provider answers otherwise, the page asks for the state itself. */
+function broke() {
+  if (live.connection === "live" && failures === 0) {
+    failures = 1;
+    set({ connection: "connecting" });
+    retry = setTimeout(connect, 300);
+    return;
+  }
+  failures++;
+  set({ connection: "polling" });
+  const mine = generation;
+  clearInterval(poll);
+  poll = setInterval(() => loadState().then(changed, (e) => mine === generation && lost(e)), 5000);
+  retry = setTimeout(connect, wait());
+}
+
+const wait = () => Math.min(1000 * 2 ** Math.min(failures, 5), 20000) * (0.75 + Math.random() / 2);
+
+function lost(e) {
+  failures++;
+  clearInterval(poll);
+  clearTimeout(retry);
+  if (live.connection !== "lost") live.lostAt = Date.now() / 1000;
+  set({ connection: "lost", problem: e });
+  // Nobody but the user can enter a password.
+  if (e.status !== 401) retry = setTimeout(connect, Math.min(wait(), 5000));
+}
+
+/** Shows another namespace. */
+export function choose(namespace) {
+  if (namespace === live.namespace) return;
+  Object.assign(live, { namespace, functions: null, sparks: new Map(), events: [], connection: "connecting" });
+  changed();
+  connect();
+}
+
+/** Loads the state again, for example after a change made here. */
+export const refresh = () => loadState().then(changed, () => {});
+
+let hidden = 0;
+
+/** Opens the stream, and closes it while nobody sees the page. */
+export function begin() {
+  connect();
+  document.addEventListener("visibilitychange", () => {
+    clearTimeout(hidden);
+    if (document.visibilityState === "hidden") {
+      hidden = setTimeout(() => {
+        generation++;
+        source?.close();
+        source = null;
+        clearTimeout(retry);
+        clearInterval(poll);
+        live.connection = "connecting";
+      }, 60000);
+    } else if (!source && live.connection !== "polling") {
+      connect();
+    }
+  });
+  addEventListener("online", () => live.connection !== "live" && connect());
+}
