@@ -81,6 +81,38 @@ func TestPagesShareNoNames(t *testing.T) {
 	}
 }
 
+// A page says what its commands fetch when they run the first time.
+func TestPagesSayWhatTheyFetch(t *testing.T) {
+	files, err := filepath.Glob("../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]bool{}
+	for _, file := range files {
+		text := read(t, file)
+		blocks, err := Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, b := range blocks {
+			for command, says := range map[string]string{
+				"make ready": "fetches ONNX Runtime", "scripts/python.sh": "Making it", "faas-infer model convert": "into your cache",
+				"infer.variants: auto": "into your cache", "requirements:": "installs the packages",
+			} {
+				if b.Omitted == "" && strings.Contains(b.Text, command) {
+					found[command] = true
+					if !strings.Contains(strings.Join(strings.Fields(text), " "), says) {
+						t.Errorf("%s, line %d: %q fetches packages, and the page does not say so: %q", filepath.Base(file), b.Line, command, says)
+					}
+				}
+			}
+		}
+	}
+	if len(found) < 4 {
+		t.Errorf("only %v fetch something", found)
+	}
+}
+
 // namesIn returns the names that a page uses, by their kind.
 func namesIn(blocks []Block) map[string][]string {
 	names := map[string][]string{}
