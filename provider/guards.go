@@ -12,6 +12,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/openfaas/faas-provider/types"
+
 	"github.com/faas-infer/faas-infer/backoff"
 	"github.com/faas-infer/faas-infer/provider/access"
 	"github.com/faas-infer/faas-infer/provider/annotation"
@@ -191,6 +193,19 @@ func (c *callers) validate(f *Function) error {
 		key += " of namespace " + f.Deployment.Namespace
 	}
 	return c.validateSecret(key, f.Deployment.Namespace, secret)
+}
+
+// validateNamespace refuses a namespace whose secret for its functions is missing or wrong. A new one has no secrets.
+func (c *callers) validateNamespace(n types.FunctionNamespace, isNew bool) error {
+	secret, err := annotation.NamespaceAccess(n.Annotations, n.Labels)
+	switch {
+	case err != nil:
+		return err
+	case isNew && secret != "":
+		return &annotation.Error{Key: annotation.InferAccess, Value: secret,
+			Why: "a new namespace has no secrets; create the namespace without it, then the secret, and update the namespace"}
+	}
+	return c.validateSecret(annotation.InferAccess, n.Name, secret)
 }
 
 // validateSecret refuses a secret that a key of annotations names, "" for none, if its keys are missing or wrong. The

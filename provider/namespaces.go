@@ -98,9 +98,8 @@ func (s namespaceRoutes) create(w http.ResponseWriter, r *http.Request) error {
 	} else if web.StatusOf(err) != http.StatusNotFound {
 		return err
 	}
-	if secret, _ := annotation.NamespaceAccess(given.Annotations, given.Labels); secret != "" {
-		return &annotation.Error{Key: annotation.InferAccess, Value: secret,
-			Why: "a new namespace has no secrets; create the namespace without it, then the secret, and update the namespace"}
+	if err := s.callers.validateNamespace(given, true); err != nil {
+		return err
 	}
 	n := store.Namespace{Name: given.Name, Labels: given.Labels, Annotations: given.Annotations, CreatedAt: s.now().UTC()}
 	if err := s.store.PutNamespace(n); err != nil {
@@ -123,11 +122,7 @@ func (s namespaceRoutes) update(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	secret, err := annotation.NamespaceAccess(given.Annotations, given.Labels)
-	if err == nil {
-		err = s.callers.validateSecret(annotation.InferAccess, given.Name, secret)
-	}
-	if err != nil {
+	if err := s.callers.validateNamespace(given, false); err != nil {
 		return err
 	}
 	n.Labels, n.Annotations = given.Labels, given.Annotations
@@ -222,10 +217,7 @@ func (s namespaceRoutes) read(w http.ResponseWriter, r *http.Request) (types.Fun
 			return n, err
 		}
 	}
-	if n.Name, err = namespaceName(r, n.Name); err != nil {
-		return n, err
-	}
-	_, err = annotation.NamespaceAccess(n.Annotations, n.Labels)
+	n.Name, err = namespaceName(r, n.Name)
 	return n, err
 }
 

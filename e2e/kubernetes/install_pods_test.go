@@ -14,6 +14,9 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster"
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/node"
@@ -69,6 +72,34 @@ spec:
 	}
 	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) }) // It holds nothing that is needed.
 	f.kubectl(t, fmt.Sprintf(manifest, dir, testcluster.NodeName), "apply", "-f", "-")
+}
+
+// speaksGRPC asks for a model and a program over gRPC through a service, which the model answers as ready.
+func (f *fixture) speaksGRPC(t *testing.T, service string) {
+	t.Helper()
+	door := f.forward(t, service)
+	await(t, "answers over gRPC at "+service, func() error {
+		url, err := door()
+		if err != nil {
+			return err
+		}
+		conn, err := grpc.NewClient(strings.TrimPrefix(url, "http://"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		for name, want := range map[string]bool{"mnist": true, "words": false} {
+			// ModelReadyRequest and ModelReadyResponse have the fields of these messages.
+			var ready wrapperspb.BoolValue
+			if err := conn.Invoke(t.Context(), "/inference.GRPCInferenceService/ModelReady", wrapperspb.String(name), &ready); err != nil {
+				return err
+			}
+			if ready.Value != want {
+				return fmt.Errorf("%s: ready is %v", name, ready.Value)
+			}
+		}
+		return nil
+	})
 }
 
 // answersLater requests an answer of the page's function words by a callback, through a

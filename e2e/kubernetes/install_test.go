@@ -95,6 +95,7 @@ func TestInstalled(t *testing.T) {
 			f.lastLogs(t, "app.kubernetes.io/part-of=faas-infer", 40), f.kubectl(t, "", "-n", "openfaas", "describe", "pods"))
 	}
 	f.bothServe(t)
+	f.speaksGRPC(t, "service/faas-infer-api")
 	began := time.Now()
 	f.answersLater(t, "service/faas-infer-api")
 	t.Logf("an asynchronous answer after %v", time.Since(began).Round(time.Millisecond))

@@ -153,54 +153,52 @@ func (c *call) unblock() (stop func()) {
 	}
 }
 
-// about reads the message of a call about a model, and returns the model and the beginning of paths for it.
-func (c *call) about() (model, path string, err error) {
+// about reads the message of a call about a model. It returns a function that sends a GET with the end of a path about
+// that model.
+func (c *call) about() (get func(end string, take func(a *answer, body []byte) error) error, err error) {
 	held, message, err := c.receive(maxQuestion)
 	if err != nil {
-		return "", "", err
+		return nil, err
 	}
 	defer free(&held)
 	names, err := namesOf(message, 1, 2)
 	if err != nil {
-		return "", "", err
+		return nil, err
 	}
 	if names[0] == "" {
-		return "", "", errName
+		return nil, errName
 	}
 	if err := checkNames(names...); err != nil {
-		return "", "", err
+		return nil, err
 	}
-	version := ""
+	path := modelPath(names[0], "")
 	if names[1] != "" {
-		version = "/versions/" + url.PathEscape(names[1])
+		path += "/versions/" + url.PathEscape(names[1])
 	}
-	return names[0], modelPath(names[0], version), nil
+	return func(end string, take func(a *answer, body []byte) error) error {
+		// The provider's routes change the headers.
+		return c.ask(names[0], http.MethodGet, path+end, maps.Clone(c.given), nil, 0, take)
+	}, nil
 }
 
 var errName = web.BadRequest(errors.New("name is empty; it must be a function's NAME or NAME.NAMESPACE"))
 
-// get sends a GET about a model.
-func (c *call) get(model, path string, take func(a *answer, body []byte) error) error {
-	// The provider's routes change the headers.
-	return c.ask(model, http.MethodGet, path, maps.Clone(c.given), nil, 0, take)
-}
-
 // modelReady answers false for a function that is not there or not ready, as Triton does, and for a program without a
 // model, which may answer any path: a model says that it is ready, or has metadata.
 func modelReady(c *call) error {
-	model, path, err := c.about()
+	get, err := c.about()
 	if err != nil {
 		return err
 	}
 	var told struct{ Ready *bool }
-	err = c.get(model, path+"/ready", func(_ *answer, body []byte) error {
+	err = get("/ready", func(_ *answer, body []byte) error {
 		if len(body) > maxQuestion || json.Unmarshal(body, &told) != nil {
 			told.Ready = nil
 		}
 		return nil
 	})
 	if err == nil && told.Ready == nil {
-		err = c.get(model, path, func(a *answer, body []byte) error {
+		err = get("", func(a *answer, body []byte) error {
 			_, err := parseMetadata(a, body)
 			return err
 		})
@@ -252,11 +250,11 @@ func parseMetadata(a *answer, body []byte) (m metadata, err error) {
 }
 
 func modelMetadata(c *call) error {
-	model, path, err := c.about()
+	get, err := c.about()
 	if err != nil {
 		return err
 	}
-	return c.get(model, path, func(a *answer, body []byte) error {
+	return get("", func(a *answer, body []byte) error {
 		told, err := parseMetadata(a, body)
 		if err != nil {
 			return err
