@@ -21,93 +21,103 @@ import (
 // install Python packages, and models are cut and variants made with CPU time that nothing else needs.
 const guidePatience = 10 * time.Minute
 
-// pages are the pages of docs/ about one machine, and the preparations for their commands.
-var pages = map[string]func(*desk, *testing.T){
-	"first-function":  nil,
-	"tensorflow":      nil,
-	"payloads":        (*desk).payloads,
-	"tuning":          nil,
-	"variants":        nil,
-	"programs":        nil,
-	"access":          nil,
-	"one-machine":     nil,
-	"partition":       nil,
-	"troubleshooting": nil,
+// page is a page of docs/ about one machine. prepare makes what its commands need, if it is not nil.
+type page struct {
+	name    string
+	prepare func(*desk, *testing.T)
 }
 
-// elsewhere are the pages that this test skips: the index, the reference, the table of
-// formats and those that answer questions, which have no commands to follow, the pages about a cluster, which package e2e/kubernetes tests, and the page about
-// GPUs, which the tests' machine does not have.
-var elsewhere = []string{"README", "reference", "models", "faq", "glossary", "comparison", "kubernetes", "from-faas-netes", "gpus"}
+// homes are two readers' homes with the pages that each follows in this order. The state of one is not where it is by
+// default.
+var homes = []struct {
+	name      string
+	elsewhere bool
+	pages     []page
+}{
+	{"default", false, []page{{name: "first-function"}, {name: "programs"}, {"payloads", (*desk).payloads}, {name: "partition"}, {name: "one-machine"}}},
+	{"elsewhere", true, []page{{name: "tensorflow"}, {name: "tuning"}, {name: "variants"}, {name: "access"}, {name: "troubleshooting"}}},
+}
 
-// Every command of the guide does what the guide says, in order, with a new home and a new
-// checkout. Every second page has its state elsewhere (XDG_STATE_HOME). The pages can follow each other in one
-// home: no two use one name, as the guide's TestPagesShareNoNames checks.
+// others are the pages that this test skips: the index, the reference, the table of
+// formats and those that answer questions, which have no commands to follow, the pages about a cluster, which package
+// e2e/kubernetes tests, and the page about GPUs, which the tests' machine does not have.
+var others = []string{"README", "reference", "models", "faq", "glossary", "comparison", "kubernetes", "from-faas-netes", "gpus"}
+
+// Every command of the guide does what the guide says. A reader follows the pages one after another in one home, with
+// what the earlier ones left there. The guide's TestPagesShareNoNames checks that any order would do.
 func TestGuide(t *testing.T) {
 	if onCluster == nil {
 		providerTests.begun.Add(1) // Until its pages are in the lanes.
 		defer providerTests.begun.Done()
 		t.Parallel()
 	}
-	for i, file := range pagesOnDisk(t) {
-		name := strings.TrimSuffix(filepath.Base(file), ".md")
-		if slices.Contains(elsewhere, name) {
-			continue
+	known := slices.Clone(others)
+	for _, home := range homes {
+		for _, p := range home.pages {
+			known = append(known, p.name)
 		}
-		prepare, known := pages[name]
-		if !known {
-			t.Errorf("docs/%s.md is run by no test; add it to the pages", name)
-			continue
-		}
-		t.Run(name, func(t *testing.T) {
-			blocks, err := guide.Parse(readAll(file))
-			if err != nil {
-				t.Fatal(err)
+		t.Run(home.name, func(t *testing.T) {
+			d := newDesk(t, home.elsewhere)
+			for _, p := range home.pages {
+				t.Run(p.name, func(t *testing.T) { d.follow(t, p) })
 			}
-			d := newDesk(t, name != "first-function", i%2 == 1)
-			d.awaitGatewayPorts(t)
-			if prepare != nil {
-				prepare(d, t)
-			}
-			if err := d.reader.Follow(t.Context(), blocks); err != nil {
-				t.Errorf("docs/%s.md, %v", name, err)
-			}
-			if d.end != nil {
-				d.end()
-			}
-			// What runs on after its page would disturb the next.
-			await(t, patience, "what the page started to end", func() bool { return len(d.instances()) == 0 })
 		})
 	}
-}
-
-func pagesOnDisk(t *testing.T) []string {
-	t.Helper()
 	files, err := filepath.Glob("../docs/*.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name := range pages {
-		if !slices.Contains(files, "../docs/"+name+".md") {
-			t.Errorf("there is no docs/%s.md", name)
+	for _, file := range files {
+		if name := strings.TrimSuffix(filepath.Base(file), ".md"); !slices.Contains(known, name) {
+			t.Errorf("docs/%s.md is run by no test; add it to the homes", name)
 		}
 	}
-	return files
+	if len(files) != len(known) {
+		t.Errorf("the test knows %v, and there are %v", known, files)
+	}
 }
 
-// desk is the reader's place: a home that has only the machine's profiles, and a checkout.
+// follow runs a page's commands.
+func (d *desk) follow(t *testing.T, p page) {
+	blocks, err := guide.Parse(readAll("../docs/" + p.name + ".md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := d.work
+	if p.name == "first-function" { // It begins without a checkout.
+		if dir = filepath.Join(d.dir, "nothing"); os.Mkdir(dir, 0o755) != nil {
+			t.Fatal(dir)
+		}
+	}
+	d.reader = &guide.Reader{Dir: dir, Env: slices.Clone(d.env), Patience: guidePatience, Start: d.network.start, Log: t.Output()}
+	d.end = nil
+	d.awaitGatewayPorts(t)
+	if p.prepare != nil {
+		p.prepare(d, t)
+	}
+	if err := d.reader.Follow(t.Context(), blocks); err != nil {
+		t.Errorf("docs/%s.md, %v", p.name, err)
+	}
+	if d.end != nil {
+		d.end()
+	}
+	// What runs on after its page would disturb the next.
+	await(t, patience, "what the page started to end", func() bool { return len(d.instances()) == 0 })
+}
+
+// desk is the reader's place: a home that has only the machine's profiles, and a checkout after make.
 type desk struct {
 	*place
-	// home and work are directories; work is the checkout, or where it is to be.
+	// home and work are directories; work is the checkout. env is the reader's environment.
 	home, work string
-	reader     *guide.Reader
-	// end ends what was prepared for the page, if it is not nil.
-	end func()
+	env        []string
+	// reader follows the present page. end ends what was prepared for it, if it is not nil.
+	reader *guide.Reader
+	end    func()
 }
 
-// newDesk makes a desk. With checkout it has a checkout after make, otherwise none. With elsewhere its state is not
-// where it is by default.
-func newDesk(t *testing.T, checkout, elsewhere bool) *desk {
+// newDesk makes a desk. With elsewhere its state is not where it is by default.
+func newDesk(t *testing.T, elsewhere bool) *desk {
 	t.Helper()
 	p := gatewayPlace(t)
 	d := &desk{place: p, home: filepath.Join(p.dir, "home"), work: filepath.Join(p.dir, "work")}
@@ -132,13 +142,13 @@ func newDesk(t *testing.T, checkout, elsewhere bool) *desk {
 		err = os.WriteFile(filepath.Join(d.home, ".gitconfig"), []byte(fmt.Sprintf(
 			"[url %q]\n\tinsteadOf = https://github.com/faas-infer/faas-infer\n[safe]\n\tdirectory = *\n", source)), 0o644)
 	}
-	if err == nil && checkout {
+	if err == nil {
 		err = d.checkOut(source)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.reader = &guide.Reader{Dir: d.work, Env: append(d.environment(t), extra...), Patience: guidePatience, Start: p.network.start, Log: t.Output()}
+	d.env = append(d.environment(t), extra...)
 	return d
 }
 

@@ -21,7 +21,7 @@ var (
 	// bear a machine that others use. Most of a test's time is waiting, so two of them run beside one of
 	// gatewayTests, and three when these are over. The longest begin first: none is left alone at the end.
 	providerTests = lane{turn: make(turns, 2), after: &gatewayTests, longest: []string{
-		"TestGuide/variants", "TestGuide/tensorflow", "TestGuide/partition", "TestConformance", "TestRandomGraphs",
+		"TestGuide/elsewhere", "TestGuide/default", "TestConformance", "TestRandomGraphs",
 		"TestModelsOfStrangers", "TestModelServers", "TestALargeModelIsCut", "TestBenchCommandsPrintTheirResults",
 	}, begun: new(sync.WaitGroup)}
 )
