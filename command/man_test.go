@@ -5,14 +5,15 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/spf13/cobra/doc"
 )
 
+// Every command has a man page with all its flags, as scripts/man writes them.
 func TestManPages(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "man1")
-	for range 2 { // A later version replaces the pages.
-		if _, err := execute(t, "man", dir); err != nil {
-			t.Fatal(err)
-		}
+	dir := t.TempDir()
+	if err := doc.GenManTree(NewRootCommand(), &doc.GenManHeader{Section: "1"}, dir); err != nil {
+		t.Fatal(err)
 	}
 	for page, want := range map[string]string{"faas-infer": "SEE ALSO", "faas-infer-up": "nats-listen", "faas-infer-model-check": "slo", "faas-infer-async-replay": "all"} {
 		text, err := os.ReadFile(filepath.Join(dir, page+".1"))
@@ -22,8 +23,5 @@ func TestManPages(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(dir, "faas-infer-redirect.1")); err == nil {
 		t.Error("a hidden command has a page")
-	}
-	if _, err := execute(t, "man", "/proc/none"); err == nil {
-		t.Error("it wrote where nothing can be written")
 	}
 }

@@ -64,7 +64,6 @@ an objective is an ordinary function: any program, with one answer for each requ
 		newLogsCommand(),
 		newLoginCommand(),
 		newVersionCommand(),
-		newManCommand(),
 		newAsyncCommand(),
 		newVariantsCommand(),
 		newRedirectCommand(),
