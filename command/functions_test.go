@@ -31,6 +31,7 @@ func (f *fakeProvider) serve(t *testing.T) (url string) {
 	t.Setenv("HOME", t.TempDir())
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
 	t.Setenv("OPENFAAS_CONFIG", "")
+	t.Setenv("CI", "")
 	routes := http.NewServeMux()
 	routes.HandleFunc("/system/namespaces", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, `["openfaas-fn","team-a"]`) })
 	routes.HandleFunc("PUT /system/functions", func(w http.ResponseWriter, r *http.Request) {
@@ -228,6 +229,21 @@ func TestLogin(t *testing.T) {
 		if err != nil || !bytes.Contains(text, []byte(want)) {
 			t.Errorf("no %q in the file: %v\n%s", want, err, text)
 		}
+	}
+	// On this machine nobody has to type the password that "faas-infer up" has made.
+	t.Setenv("OPENFAAS_CONFIG", t.TempDir())
+	secrets := filepath.Join(os.Getenv("XDG_STATE_HOME"), "faas-infer", "secrets")
+	if err := os.MkdirAll(secrets, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(secrets, "basic-auth-password"), "secret\n")
+	if out, err := execute(t, "login"); err != nil || !strings.Contains(out, "as admin") {
+		t.Errorf("with a password that up has made: %v %s", err, out)
+	}
+	t.Setenv("OPENFAAS_CONFIG", "")
+	t.Setenv("CI", "true")
+	if file, err := loginFile(); err != nil || file != ".openfaas/config.yml" {
+		t.Errorf("in continuous integration: %s, %v", file, err)
 	}
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the file's mode: %v", err)
