@@ -71,7 +71,12 @@ func (f *fakeProvider) serve(t *testing.T) (url string) {
 		io.WriteString(w, `{"name":"digits","instance":"digits-1","timestamp":"2026-01-02T03:04:05Z","text":"loaded"}`+"\n")
 	})
 	if f.figures {
-		routes.HandleFunc("/system/stats", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, figures) })
+		routes.HandleFunc("/system/stats", func(w http.ResponseWriter, r *http.Request) {
+			if space := r.URL.Query().Get("namespace"); space != "*" && space != "openfaas-fn" {
+				t.Errorf("figures of %q", space)
+			}
+			io.WriteString(w, figures)
+		})
 	}
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if user, password, _ := r.BasicAuth(); user != "admin" || password != "secret" {
@@ -99,7 +104,7 @@ const (
 	figures = `{"now":1,"functions":[
  {"name":"digits","namespace":"openfaas-fn","slo_ms":50,"state":"misses","sentence":"24 % refused: load 480/s, instances carry 390/s, no node has room","revision":{"asked":"18","serving":"17"},
   "minute":{"rate_per_s":480,"attainment_pct":76.04,"p99_ms":61.25},"carries_per_s":390,"instances":[{"batch":8,"cpu_millicores":1000,"gpu_pct":0,"count":2,"ready":1}]},
- {"name":"words","namespace":"team-a","slo_ms":0,"state":"idle","sentence":"","revision":{"asked":null,"serving":""},"minute":{"rate_per_s":0,"attainment_pct":null,"p99_ms":null},"instances":[]}]}`
+ {"name":"words","namespace":"team-a","slo_ms":0,"state":"idle","sentence":"","revision":{"asked":"3","serving":""},"minute":{"rate_per_s":0,"attainment_pct":null,"p99_ms":null},"instances":[]}]}`
 )
 
 // called runs a command as the user admin.
