@@ -162,6 +162,11 @@ build: ## Build bin/faas-infer
 	@echo "Building bin/faas-infer"
 	@$(TIMED) "bin/faas-infer" go build -trimpath -ldflags '$(LDFLAGS)' -o bin/faas-infer .
 
+MAN ?= dist/man1
+.PHONY: man
+man: ## Write a man page for each command into dist/man1 (MAN=DIR for another directory)
+	@go run -ldflags '$(LDFLAGS)' ./scripts/man $(MAN)
+
 .PHONY: build-lab
 build-lab: ## Build bin/faas-infer-lab: the simulator and the benchmarks
 	@echo "Building bin/faas-infer-lab"

@@ -2,36 +2,58 @@ package command
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"github.com/faas-infer/faas-infer/model/bundle"
+	"github.com/faas-infer/faas-infer/model/zoo"
 )
 
-// newBundleCommand returns "faas-infer bundle", which makes a directory the bundle of an
-// image.
+// newBundleCommand returns "faas-infer bundle", which makes a model or a directory the bundle of an image.
 func newBundleCommand() *cobra.Command {
 	var (
 		root, image string
 		manifest    bundle.Manifest
+		seed        uint64
 	)
 	c := &cobra.Command{
-		Use:   "bundle DIR --image NAME",
-		Short: "Make a directory the bundle of an image, for an ordinary function",
-		Long: `bundle copies a directory to the place of an image: the image greet:v1 is ROOT/greet/v1.
-It replaces an existing bundle; running instances keep the old one.
+		Use:   "bundle {DIR | FILE | NAME} --image NAME",
+		Short: "Make a program's directory, a model's file or a model of the zoo the bundle of an image",
+		Long: `bundle writes the directory that an image's name stands for: greet:v1 is ROOT/greet/v1. It
+replaces an existing bundle; running instances keep the old one. Without --root it is where
+"faas-infer up" finds it.
 
-The directory's bundle.yaml says what runs; the flags write or change it. The first
-word of the process's command is a file of the directory, such as ./handler, or a
-program of the machine. In mode http the process is a web server at $PORT. In modes
-streaming and classic it starts for each request and reads the body from its input.
-
-For models, use "faas-infer model bundle".`,
+A name of "faas-infer model make --list" stands for that architecture with random weights. For a directory of
+that name write ./NAME. A file is an ONNX model. A directory is copied as a whole. Its bundle.yaml says what
+runs, and flags write or change it: the first word of the process's command is a file of the directory, such as
+./handler, or a program of the machine. In mode http the process is a web server at $PORT. In modes streaming
+and classic it starts for each request and reads the body from its input.`,
 		Example: `  faas-infer bundle ./greet --image greet:v1 --process ./handler --mode http
-  faas-infer bundle ./words --image words --process "wc -w" --mode classic`,
+  faas-infer bundle ./words --image words --process "wc -w" --mode classic
+  faas-infer bundle ./my-model.onnx --image team/my-model:v2
+  faas-infer bundle mnist --image mnist:latest`,
 		Args: cobra.ExactArgs(1),
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			return zoo.Names(), cobra.ShellCompDirectiveDefault
+		},
 		RunE: func(c *cobra.Command, args []string) error {
-			b, err := bundle.WriteDir(root, image, args[0], manifest)
+			if root == "" {
+				dir, err := stateDir()
+				if err != nil {
+					return fmt.Errorf("--root is missing, and there is no default: %w", err)
+				}
+				root = filepath.Join(dir, "bundles")
+			}
+			write := func() (*bundle.Bundle, error) { return writeBundle(root, image, manifest, args[0], seed) }
+			info, err := os.Stat(args[0])
+			if _, known := zoo.Find(args[0]); !known && err == nil && info.IsDir() {
+				write = func() (*bundle.Bundle, error) { return bundle.WriteDir(root, image, args[0], manifest) }
+			} else if manifest.Process != "" {
+				return usage(fmt.Errorf("--process %q: it is for a directory, and %s is none; write ./NAME for a directory that is named like a model", manifest.Process, args[0]))
+			}
+			b, err := write()
 			if err != nil {
 				return err
 			}
@@ -40,17 +62,25 @@ For models, use "faas-infer model bundle".`,
 		},
 	}
 	flags := c.Flags()
-	flags.StringVar(&root, "root", "bundles", "directory of bundles, the same as the provider's --bundles")
+	flags.StringVar(&root, "root", "", "directory of bundles, the same as the provider's --bundles (default $XDG_STATE_HOME/faas-infer/bundles)")
 	flags.StringVar(&image, "image", "", "image of the bundle, such as greet:v1 (required)")
 	flags.StringVar(&manifest.Process, "process", "", "command that answers requests, such as ./handler")
 	flags.StringVar(&manifest.Mode, "mode", "", "http, streaming or classic (default streaming)")
 	flags.StringVar(&manifest.UpstreamURL, "upstream-url", "", "where the process listens in mode http, if not at $PORT")
 	flags.StringToStringVar(&manifest.Env, "env", nil, "variables of the process's environment: NAME=VALUE")
 	flags.StringVar(&manifest.Network, "network", "", "host, or private to give each instance only a loopback interface of its own (default host)")
-	flags.StringVar(&manifest.Name, "name", "", "name in the manifest (default the image's)")
-	flags.StringVar(&manifest.Description, "description", "", "description in the manifest")
+	flags.StringVar(&manifest.Name, "name", "", "name in the manifest (default the image's or the model's)")
+	flags.StringVar(&manifest.Description, "description", "", "description in the manifest (default the model's)")
+	flags.Uint64Var(&seed, "seed", 1, "seed of the random weights of a model of the zoo")
 	if err := c.MarkFlagRequired("image"); err != nil {
 		panic(err) // The flag is defined above.
 	}
+	return c
+}
+
+// newModelBundleCommand returns "faas-infer model bundle", the earlier name of "faas-infer bundle".
+func newModelBundleCommand() *cobra.Command {
+	c := newBundleCommand()
+	c.Hidden = true
 	return c
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -54,6 +55,30 @@ func TestBundle(t *testing.T) {
 	}
 	if env := again.Environment(); again.Name != "greet" || env["mode"] != "http" || env["A"] != "z" || env["C"] != "d" {
 		t.Errorf("%+v", again)
+	}
+}
+
+// Models and directories have one command, whose default is where "faas-infer up" finds bundles.
+func TestBundleOfAModel(t *testing.T) {
+	state := t.TempDir()
+	t.Setenv("XDG_STATE_HOME", state)
+	t.Chdir(t.TempDir())
+	if err := os.Mkdir("mnist", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ call, engine string }{
+		{"bundle mnist --image a:v1", bundle.EngineONNX}, {"model bundle mnist --image b:v1 --seed 2", bundle.EngineONNX}, {"bundle ./mnist --image c:v1 --process cat", ""},
+	} {
+		if _, err := execute(t, strings.Fields(c.call)...); err != nil {
+			t.Fatalf("%s: %v", c.call, err)
+		}
+		b, err := bundle.Open(filepath.Join(state, "faas-infer", "bundles"), strings.Fields(c.call)[slices.Index(strings.Fields(c.call), "--image")+1])
+		if err != nil || b.IsProgram() != (c.engine == "") {
+			t.Errorf("%s: %+v, %v", c.call, b, err)
+		}
+	}
+	if _, err := execute(t, "bundle", "mnist", "--image", "d:v1", "--process", "cat"); err == nil || !strings.Contains(err.Error(), "./NAME") {
+		t.Errorf("a model with a process: %v", err)
 	}
 }
 

@@ -186,10 +186,10 @@ func newConfigShowCommand() *cobra.Command {
 		Use:   "show",
 		Short: "Check a configuration file and show its values, with --all those of all flags",
 		Long: `show reads a configuration file as "faas-infer up" does, or with --for provider as "faas-infer
-provider" does, checks it, and prints the values. An error names the line and the field. With -o yaml it
-prints a file that --config takes.`,
+provider" does, checks it, and prints the values. An error names the line and the field. With --all the
+table has all flags, with the values that the provider would have.`,
 		Example: `  faas-infer config show --config faas-infer.yaml
-  faas-infer config show --all -o yaml > faas-infer.yaml`,
+  faas-infer config show --all -o wide`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			var f upFlags
@@ -206,7 +206,7 @@ prints a file that --config takes.`,
 			if err != nil {
 				return err
 			}
-			if err := read.locate(usage(checkFlags(&f.ProviderFlags))); err != nil {
+			if err := read.locate(usage(f.complete())); err != nil {
 				return err
 			}
 			values, table := read.values(flags, all)
@@ -215,12 +215,12 @@ prints a file that --config takes.`,
 	}
 	c.Flags().StringVar(&file, configFlag, "", "YAML `file` with values of flags")
 	c.Flags().StringVar(&of, "for", "up", "the command whose flags they are: up or provider")
-	c.Flags().BoolVar(&all, "all", false, "show the defaults, too")
+	c.Flags().BoolVar(&all, "all", false, "the table has the defaults, too")
 	out.Register(c.Flags())
 	return c
 }
 
-// values returns the values of the flags that the file has, or of all, and a table of them.
+// values returns the values of the flags that the file has, and a table of them, or of all flags.
 func (r config) values(flags *pflag.FlagSet, all bool) (map[string]any, *report.Table) {
 	values := map[string]any{}
 	t := &report.Table{Columns: []report.Column{{Title: "FIELD"}, {Title: "VALUE"}, {Title: "FROM"}, {Title: "ABOUT", Wide: true}}}
@@ -242,7 +242,9 @@ func (r config) values(flags *pflag.FlagSet, all bool) (map[string]any, *report.
 		case "intSlice", "float64Slice":
 			_ = yaml.Unmarshal([]byte("["+text+"]"), &value)
 		}
-		values[f.Name] = value
+		if r.lines[f.Name] > 0 { // Some flags have a meaning even if they only repeat their default.
+			values[f.Name] = value
+		}
 		t.Add(f.Name, cmp.Or(text, "-"), from, f.Usage)
 	})
 	return values, t

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -120,7 +119,8 @@ func (f *ProviderFlags) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 }
 
-// complete fills in the defaults that depend on the environment.
+// complete fills in the defaults that depend on the environment, and refuses values that make no sense. It
+// changes nothing on the disk.
 func (f *ProviderFlags) complete() error {
 	if f.state == "" {
 		dir, err := stateDir()
@@ -138,9 +138,6 @@ func (f *ProviderFlags) complete() error {
 	}
 	if f.functionSecrets == "" {
 		f.functionSecrets = filepath.Join(f.state, "function-secrets")
-	}
-	if err := os.MkdirAll(f.bundles, 0o755); err != nil {
-		return fmt.Errorf("--bundles: %w", err)
 	}
 	if f.prepared, err = profile.PreparedDir(f.prepared); err != nil {
 		return err
@@ -160,11 +157,6 @@ func (f *ProviderFlags) complete() error {
 			return err
 		}
 	}
-	return usage(checkFlags(f))
-}
-
-// checkFlags refuses values of flags that make no sense, and sets the defaults of --max-held and of the names.
-func checkFlags(f *ProviderFlags) error {
 	switch {
 	case f.keepAlive < 0 || f.coldWait < 0 || f.drain < 0:
 		return errors.New("--keep-alive, --cold-wait and --drain must not be negative")

@@ -31,6 +31,7 @@ func (f *fakeProvider) serve(t *testing.T) (url string) {
 	t.Setenv("HOME", t.TempDir())
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
 	t.Setenv("OPENFAAS_CONFIG", "")
+	t.Setenv("CI", "")
 	routes := http.NewServeMux()
 	routes.HandleFunc("/system/namespaces", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, `["openfaas-fn","team-a"]`) })
 	routes.HandleFunc("PUT /system/functions", func(w http.ResponseWriter, r *http.Request) {
@@ -70,7 +71,12 @@ func (f *fakeProvider) serve(t *testing.T) (url string) {
 		io.WriteString(w, `{"name":"digits","instance":"digits-1","timestamp":"2026-01-02T03:04:05Z","text":"loaded"}`+"\n")
 	})
 	if f.figures {
-		routes.HandleFunc("/system/stats", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, figures) })
+		routes.HandleFunc("/system/stats", func(w http.ResponseWriter, r *http.Request) {
+			if space := r.URL.Query().Get("namespace"); space != "*" && space != "openfaas-fn" {
+				t.Errorf("figures of %q", space)
+			}
+			io.WriteString(w, figures)
+		})
 	}
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if user, password, _ := r.BasicAuth(); user != "admin" || password != "secret" {
@@ -98,7 +104,7 @@ const (
 	figures = `{"now":1,"functions":[
  {"name":"digits","namespace":"openfaas-fn","slo_ms":50,"state":"misses","sentence":"24 % refused: load 480/s, instances carry 390/s, no node has room","revision":{"asked":"18","serving":"17"},
   "minute":{"rate_per_s":480,"attainment_pct":76.04,"p99_ms":61.25},"carries_per_s":390,"instances":[{"batch":8,"cpu_millicores":1000,"gpu_pct":0,"count":2,"ready":1}]},
- {"name":"words","namespace":"team-a","slo_ms":0,"state":"idle","sentence":"","revision":{"asked":null,"serving":""},"minute":{"rate_per_s":0,"attainment_pct":null,"p99_ms":null},"instances":[]}]}`
+ {"name":"words","namespace":"team-a","slo_ms":0,"state":"idle","sentence":"","revision":{"asked":"3","serving":""},"minute":{"rate_per_s":0,"attainment_pct":null,"p99_ms":null},"instances":[]}]}`
 )
 
 // called runs a command as the user admin.
@@ -228,6 +234,21 @@ func TestLogin(t *testing.T) {
 		if err != nil || !bytes.Contains(text, []byte(want)) {
 			t.Errorf("no %q in the file: %v\n%s", want, err, text)
 		}
+	}
+	// On this machine nobody has to type the password that "faas-infer up" has made.
+	t.Setenv("OPENFAAS_CONFIG", t.TempDir())
+	secrets := filepath.Join(os.Getenv("XDG_STATE_HOME"), "faas-infer", "secrets")
+	if err := os.MkdirAll(secrets, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(secrets, "basic-auth-password"), "secret\n")
+	if out, err := execute(t, "login"); err != nil || !strings.Contains(out, "as admin") {
+		t.Errorf("with a password that up has made: %v %s", err, out)
+	}
+	t.Setenv("OPENFAAS_CONFIG", "")
+	t.Setenv("CI", "true")
+	if file, err := loginFile(); err != nil || file != ".openfaas/config.yml" {
+		t.Errorf("in continuous integration: %s, %v", file, err)
 	}
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the file's mode: %v", err)

@@ -27,12 +27,12 @@ func newLoginCommand() *cobra.Command {
 		Use:   "login",
 		Short: "Check a user and password at a provider, and keep them for later commands",
 		Long: `login calls the provider with the user and password and, if it accepts them, keeps them
-in faas-cli's file, ~/.openfaas/config.yml ($OPENFAAS_CONFIG/config.yml). Both programs use
-them for this URL from then on. The password comes from the terminal, from --password-file,
-or with --password-stdin from the standard input.
-
-You need no login for a provider that "faas-infer up" runs on this machine as the same user.`,
-		Example: `  faas-infer login --url https://models.example.com
+in faas-cli's file, ~/.openfaas/config.yml ($OPENFAAS_CONFIG/config.yml; ./.openfaas/config.yml if
+$CI is true). Both programs use them for this URL from then on. The password comes from --password-file, with --password-stdin
+from the standard input, or from the terminal. For a provider on this machine it is the one that "faas-infer up"
+has made, so login asks for none; commands of faas-infer itself need no login there.`,
+		Example: `  faas-infer login
+  faas-infer login --url https://models.example.com
   faas-infer login --password-stdin < password.txt`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -40,7 +40,9 @@ You need no login for a provider that "faas-infer up" runs on this machine as th
 			if err != nil {
 				return err
 			}
-			if client.password, err = askPassword(c, client.passwordFile, stdin); err != nil {
+			if user, password, err := client.made(base); err == nil && password != "" && client.passwordFile == "" && !stdin {
+				client.user, client.password = cmp.Or(client.user, user), password
+			} else if client.password, err = askPassword(c, client.passwordFile, stdin); err != nil {
 				return err
 			}
 			client.user = cmp.Or(client.user, "admin")
@@ -108,6 +110,9 @@ const basicLogin = "basic"
 func loginFile() (string, error) {
 	if dir := os.Getenv("OPENFAAS_CONFIG"); dir != "" {
 		return filepath.Join(dir, "config.yml"), nil
+	}
+	if ci := os.Getenv("CI"); ci == "true" || ci == "1" {
+		return filepath.Join(".openfaas", "config.yml"), nil // As faas-cli does.
 	}
 	home, err := os.UserHomeDir()
 	if err != nil {

@@ -25,15 +25,16 @@ import (
 func newModelCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "model",
-		Short: "Make, convert, show, check and bundle models, and make variants of them",
+		Short: "Make, convert, show and check models, and make variants of them",
 		Long: `A function's image names a bundle: a directory with an ONNX model and a small
 manifest. These commands make models for experiments, convert models of other
 frameworks, show an ONNX file or a TensorFlow SavedModel, find the objectives that a
-model can meet here, write bundles, and make and measure variants of a model.`,
+model can meet here, and make and measure variants of a model. "faas-infer bundle" writes
+bundles.`,
 		Example: `  faas-infer model make resnet-50 --out resnet-50.onnx
   faas-infer model convert trained.keras trained.onnx
   faas-infer model show resnet-50.onnx --batch 8
-  faas-infer model bundle mnist --root bundles --image mnist:latest`,
+  faas-infer bundle mnist --image mnist:latest`,
 	}
 	c.AddCommand(newModelMakeCommand(), newModelShowCommand(), newModelReadCommand(), newModelCheckCommand(), newModelConvertCommand(), newModelBundleCommand(), newModelAlikeCommand())
 	return c
@@ -211,41 +212,6 @@ func showGraph(w io.Writer, m *model.Model, g *model.Graph) error {
 		fmt.Fprintf(w, "decided     while it runs, what is executed inside %s\n", strings.Join(g.ControlFlow, ", "))
 	}
 	return nil
-}
-
-func newModelBundleCommand() *cobra.Command {
-	var (
-		root, image, name, description string
-		seed                           uint64
-	)
-	c := &cobra.Command{
-		Use:   "bundle NAME|FILE",
-		Short: "Write a bundle from a model of the zoo or an ONNX file",
-		Long: `bundle writes the directory of a function's image: the model and a manifest,
-bundle.yaml. The image mnist:latest is ROOT/mnist/latest. bundle replaces an existing
-directory.`,
-		Example: `  faas-infer model bundle mnist --root bundles --image mnist:latest
-  faas-infer model bundle ./my-model.onnx --root bundles --image team/my-model:v2`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			manifest := bundle.Manifest{Name: name, Description: description}
-			b, err := writeBundle(root, image, manifest, args[0], seed)
-			if err != nil {
-				return err
-			}
-			fmt.Fprintf(c.OutOrStdout(), "Wrote %s. Deploy it with `image: %s` in stack.yml.\n", b.Dir, image)
-			return nil
-		},
-	}
-	c.Flags().StringVar(&root, "root", "bundles", "directory of bundles, the same as the provider's --bundles")
-	c.Flags().StringVar(&image, "image", "", "image of the bundle, such as mnist:latest (required)")
-	c.Flags().StringVar(&name, "name", "", "name in the manifest (default the model's)")
-	c.Flags().StringVar(&description, "description", "", "description in the manifest (default the model's)")
-	c.Flags().Uint64Var(&seed, "seed", 1, "seed of the random weights")
-	if err := c.MarkFlagRequired("image"); err != nil {
-		panic(err) // The flag is defined above.
-	}
-	return c
 }
 
 // writeBundle writes a bundle from a source: the name of a model of the zoo, or a file.

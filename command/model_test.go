@@ -173,7 +173,7 @@ func TestModelErrorsSayWhatToDo(t *testing.T) {
 
 // Each command's help has an example to copy.
 func TestModelHelpHasExamples(t *testing.T) {
-	for _, command := range []string{"", "make", "show", "bundle"} {
+	for _, command := range []string{"", "make", "show"} {
 		out, err := runModel(append(strings.Fields(command), "--help")...)
 		if err != nil || !strings.Contains(out, "Examples:\n  faas-infer model") {
 			t.Errorf("model %s --help: %v\n%s", command, err, out)

@@ -32,9 +32,9 @@ requests in flight and stops the instances; on a second SIGTERM or SIGINT it sto
 
 --help shows the flags that people use most, --help-all shows all. They can be in a YAML file, too:
 see "faas-infer config".`,
-		Example: `  faas-infer model bundle mnist --root bundles --image mnist:latest
+		Example: `  faas-infer bundle mnist --root bundles --image mnist:latest
   faas-infer provider --bundles bundles --listen 127.0.0.1:8080
-  faas-infer provider --secret-mount-path ~/.local/state/faas-infer/secrets
+  faas-infer provider --secret-mount-path /etc/faas-infer/secrets
   curl http://127.0.0.1:8080/healthz`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -215,26 +215,34 @@ func (a *remote) credentials(at *url.URL) (user, password, source string, err er
 	if password != "" && cmp.Or(a.user, user) == user {
 		return user, password, " of faas-infer login", nil
 	}
+	if user, password, err = a.made(at); err != nil || password == "" {
+		return "", "", "", err
+	}
+	return user, password, " of faas-infer up", nil
+}
+
+// made returns the user and password that "faas-infer up" has made, for a provider on this machine. The
+// password is empty if there is none.
+func (a *remote) made(at *url.URL) (user, password string, err error) {
 	if ip := net.ParseIP(at.Hostname()); at.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return "", "", "", nil
+		return "", "", nil
 	}
 	dir, err := stateDir()
 	if err != nil {
-		return "", "", "", nil //nolint:nilerr // There are no credentials; the provider may be open.
+		return "", "", nil //nolint:nilerr // There are no credentials; the provider may be open.
 	}
 	dir, user = filepath.Join(dir, "secrets"), a.user
 	if text, err := os.ReadFile(filepath.Join(dir, "basic-auth-user")); err == nil && user == "" {
 		user = strings.TrimSpace(string(text))
 	}
-	file := passwordFile(dir)
-	text, err := os.ReadFile(file)
+	text, err := os.ReadFile(passwordFile(dir))
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", "", "", nil
+		return "", "", nil
 	}
 	if err != nil {
-		return "", "", "", fmt.Errorf("the password of faas-infer up: %w; give --password-file", err)
+		return "", "", fmt.Errorf("the password of faas-infer up: %w; give --password-file", err)
 	}
-	return cmp.Or(user, "admin"), strings.TrimSpace(string(text)), " in " + file, nil
+	return cmp.Or(user, "admin"), strings.TrimSpace(string(text)), nil
 }
 
 // stateDir returns the default directory of a provider's state: $XDG_STATE_HOME/faas-infer.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"regexp"
@@ -63,7 +64,10 @@ type runningProvider struct {
 // left running, and serves.
 func (f *ProviderFlags) start(ctx context.Context, platform Platform) (_ *runningProvider, err error) {
 	if err := f.complete(); err != nil {
-		return nil, err
+		return nil, usage(err)
+	}
+	if err := os.MkdirAll(f.bundles, 0o755); err != nil {
+		return nil, fmt.Errorf("--bundles: %w", err)
 	}
 	TuneCollector(collectorLimit(f.maxHeld))
 	s := &runningProvider{flags: f}

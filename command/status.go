@@ -31,8 +31,8 @@ type functionStats struct {
 	Sentence string `json:"sentence"`
 	// Revision is the revision that was deployed last, and the one that answers.
 	Revision struct {
-		Asked   json.RawMessage `json:"asked"`
-		Serving json.RawMessage `json:"serving"`
+		Asked   string `json:"asked"`
+		Serving string `json:"serving"`
 	} `json:"revision"`
 	// Minute is about the last minute. A value is nil if there were no requests.
 	Minute struct {
@@ -117,11 +117,8 @@ func (a *functionsClient) status(ctx context.Context, names []string) (rows []st
 	var answer struct {
 		Functions []json.RawMessage `json:"functions"`
 	}
-	query := ""
-	if a.namespace != "" {
-		query = "?namespace=" + url.QueryEscape(a.namespace)
-	}
-	_, err = a.fetch(ctx, http.MethodGet, "/stats"+query, nil, &answer)
+	// The route takes * for all namespaces.
+	_, err = a.fetch(ctx, http.MethodGet, "/stats?namespace="+url.QueryEscape(cmp.Or(a.namespace, "*")), nil, &answer)
 	if answered(err, http.StatusNotFound) { // Another provider of OpenFaaS.
 		return a.plainStatus(ctx, names)
 	}
@@ -228,24 +225,13 @@ func (r statusRow) blocks() string {
 
 // revisions shows the revision that serves, and the one that was deployed if that is another.
 func (r statusRow) revisions() string {
-	asked, serving := word(r.Revision.Asked), word(r.Revision.Serving)
-	if asked == serving || serving == "" {
-		return cmp.Or(asked, "-")
+	if !r.swapping() {
+		return cmp.Or(r.Revision.Asked, "-")
 	}
-	return serving + ", deployed " + asked
+	return r.Revision.Serving + ", deployed " + r.Revision.Asked
 }
 
 // swapping reports whether another revision answers than the one that was deployed last.
 func (r statusRow) swapping() bool {
-	asked, serving := word(r.Revision.Asked), word(r.Revision.Serving)
-	return asked != "" && serving != "" && asked != serving
-}
-
-// word returns a JSON string or number without quotation marks, "" for null.
-func word(text json.RawMessage) string {
-	s := strings.Trim(string(text), `"`)
-	if s == "null" {
-		return ""
-	}
-	return s
+	return r.Revision.Serving != "" && r.Revision.Serving != r.Revision.Asked
 }

@@ -95,7 +95,10 @@ func (f *upFlags) ready() (functions []stackFunction, user, password string, err
 		return nil, "", "", usage(fmt.Errorf("--gateway %q: it must be %s or %s", f.gateway, ownGateway, stockGateway))
 	}
 	if err := f.complete(); err != nil {
-		return nil, "", "", err
+		return nil, "", "", usage(err)
+	}
+	if err := os.MkdirAll(f.bundles, 0o755); err != nil {
+		return nil, "", "", fmt.Errorf("--bundles: %w", err)
 	}
 	if functions, err = f.functions(); err != nil {
 		return nil, "", "", err

@@ -156,8 +156,7 @@ func newFunctionImageCommand() *cobra.Command {
 		Use:   "function BUNDLE|MODEL.onnx",
 		Short: "Build the image of a function from a bundle or an ONNX model",
 		Long: `function builds a function's image from a directory with a bundle.yaml, as "faas-infer
-bundle" and "faas-infer model bundle" write it, or from an ONNX file with its files of
-weights. A program's image serves on port 8080 without arguments. A model that runs in
+bundle" writes it, or from an ONNX file with its files of weights. A program's image serves on port 8080 without arguments. A model that runs in
 Python needs a base with --python. Its requirements are installed on this machine, with
 the same version of Python, and get a layer of their own.`,
 		Example: `  faas-infer-kubernetes image function mnist.onnx --push registry.example.com/team/mnist:v1

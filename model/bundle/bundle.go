@@ -95,7 +95,7 @@ func Open(root, image string) (*Bundle, error) {
 	defer below.Close()
 	inside, err := below.OpenRoot(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w for image %q: there is no %s; make one for a model with `faas-infer model bundle NAME --root %s --image %s`, for a program with `faas-infer bundle DIR --root %[4]s --image %[5]s`, or build either with faas-cli's --remote-builder", ErrNotFound, image, filepath.Join(root, path), root, image)
+		return nil, fmt.Errorf("%w for image %q: there is no %s; make one of a model or a program's directory with `faas-infer bundle FILE|DIR --root %s --image %s`, or build it with faas-cli's --remote-builder", ErrNotFound, image, filepath.Join(root, path), root, image)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open the bundle of image %q: %w", image, err)

@@ -183,7 +183,7 @@ func TestOpenErrors(t *testing.T) {
 		words string
 	}{
 		{"../x", ErrImage, ".."},
-		{"absent", ErrNotFound, "faas-infer model bundle"},
+		{"absent", ErrNotFound, "faas-infer bundle"},
 		{"plain:v1", ErrNotFound, "plain/v1 has no bundle.yaml; write one of three lines, for a program `name: plain`"},
 		{"gone:v1", ErrManifest, `no file "handler"`},
 		{"dull:v1", ErrManifest, "chmod +x"},
