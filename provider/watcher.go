@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -154,17 +155,21 @@ func (f *watchedFunction) settled() bool {
 // look asks the controller for a function's state. The lock is held.
 func (w *watcher) look(at int64, f *watchedFunction) {
 	f.stateAt, f.stale = at, true
-	known := false
-	if c, ok := w.server.controller.(WatchedController); ok {
+	c, known := w.server.controller.(WatchedController)
+	if known {
 		f.state, known = c.Watch(f.d.Name)
 	}
 	if !known {
 		f.state = Watched{}
+		f.state.Status, _ = w.server.controller.Status(f.d.Name)
 	}
-	whole := w.server.statusOf(f.d) // With the problems that the controller does not know.
-	f.state.Problem, f.state.Slight = shortened(whole.Problem), whole.Slight
-	if f.state.Progress == "" {
-		f.state.Progress = whole.Progress
+	serves := f.state.Problem == "" // What is added below is no problem of instances.
+	f.state.Status = f.d.explained(w.server.store, f.state.Status)
+	f.state.Problem = shortened(f.state.Problem)
+	f.state.Slight = f.state.Slight || serves
+	f.state.Hopeless = f.state.Hopeless || f.d.isBroken() || closedFor(f.d) != ""
+	if b, is := f.d.dispatcher.(broken); is && errors.Is(b.err, errMissing) {
+		f.state.Progress, f.state.Problem, f.state.Hopeless = f.state.Problem, "", false
 	}
 }
 
