@@ -90,8 +90,8 @@ type Options struct {
 	BehindGateway bool
 	// Tracer traces requests, nil for none. /metrics then shows the traces of some requests as exemplars.
 	Tracer Tracer
-	// Decisions are the events of GET /system/stream beside the statistics, nil for none.
-	Decisions Decisions
+	// DecisionsAfter returns the events of GET /system/stream beside the statistics, nil for none.
+	DecisionsAfter Decisions
 	// Version is part of /system/info.
 	Version types.VersionInfo
 	Logger  zerolog.Logger
@@ -203,7 +203,7 @@ func New(o Options) *Server {
 		inFlight:   cmp.Or(o.InFlight, web.NewGate()), namespaces: namespaces{o.Store},
 	}
 	s.arriving.shut = s.inFlight.Shut()
-	s.watcher, s.decisions = newWatcher(s), o.Decisions
+	s.watcher, s.decisions = newWatcher(s), o.DecisionsAfter
 	if s.bodies = o.Bodies; s.bodies == nil {
 		s.bodies = web.NewBodyReader(DefaultMaxBody, DefaultBodyTimeout, DefaultMaxHeld)
 	}

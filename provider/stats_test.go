@@ -260,7 +260,7 @@ func served(t *testing.T, r *rig) string {
 func TestStream(t *testing.T) {
 	made := uint64(0)
 	r, c, at := watched(t, func(o *Options) {
-		o.Decisions = func(after uint64) ([]Decision, uint64) {
+		o.DecisionsAfter = func(after uint64) ([]Decision, uint64) {
 			if after >= made {
 				return nil, made
 			}
