@@ -224,7 +224,7 @@ func planOf(found WhatIf, slo time.Duration, rate float64, now planParts) planAn
 	for i := range out.Instances { // They would be ready.
 		out.Instances[i].Ready = out.Instances[i].Count
 	}
-	out.Fits = found.Lack == "" && count > 0 && found.Carries >= rate*0.999
+	out.Fits = found.Lack == "" && count > 0
 	switch {
 	case count == 0:
 		out.Sentence = capital(cmp.Or(found.Why, "no instance fits")) + "."

@@ -109,7 +109,7 @@ func question(c *Controller, name string, slo time.Duration, rate float64) (f sc
 	for i := range nodes {
 		nodes[i].Mapped = slices.Clone(nodes[i].Mapped)
 	}
-	heldOn(nodes, fn.Sorted(), fn.shadows.Sorted())
+	freeOn(nodes, fn.Sorted(), fn.shadows.Sorted())
 	return f, nodes, nil
 }
 
