@@ -18,11 +18,16 @@ func (s *Server) statusOf(d *deployed) Status {
 	if !ok {
 		now = Status{}
 	}
+	return d.explained(s.store, now)
+}
+
+// explained adds to a function's status the problems that its controller does not know.
+func (d *deployed) explained(kept Store, now Status) Status {
 	if b, is := d.dispatcher.(broken); is {
 		now.Problem = b.err.Error()
 		return now
 	}
-	if in, ok := s.store.(refusalStore); ok {
+	if in, ok := kept.(refusalStore); ok {
 		if why := in.Refused(d.Deployment.Namespace, d.Deployment.Service); why != "" {
 			if now.Problem != "" {
 				why += "; " + now.Problem

@@ -57,6 +57,9 @@ func TestEverySystemRouteIsGuarded(t *testing.T) {
 					t.Errorf("%s %s, %s: %d %s", method, target, how, w.Code, w.Body)
 				}
 			}
+			if method == "GET" && strings.HasPrefix(target, "/system/stream") {
+				continue // It would go on for ever.
+			}
 			if w := r.do(method, target, "", "Authorization", "Basic YWRtaW46c2VjcmV0"); w.Code == 401 {
 				t.Errorf("%s %s: the right ones are refused", method, target)
 			}

@@ -23,8 +23,7 @@ var longer = []float64{1.5, 2, 4}
 // findRoom asks the planner for a longer objective with which the nodes have room for a function, at most for one
 // function at a time and only while somebody watches. It plans without the lock.
 func (w *watcher) findRoom(ctx context.Context) {
-	planner, ok := w.server.controller.(PlanningController)
-	if !ok {
+	if _, ok := w.server.controller.(PlanningController); !ok {
 		return
 	}
 	w.mu.Lock()
@@ -36,7 +35,7 @@ func (w *watcher) findRoom(ctx context.Context) {
 	found := time.Duration(0)
 	for _, by := range longer {
 		next := history.Round(time.Duration(by * float64(slo)))
-		if plan, err := planner.Plan(ctx, name, next, rate); err == nil && plan.Lack == "" && plan.Carries >= rate {
+		if plan, err := w.plan(ctx, name, next, rate); err == nil && plan.Lack == "" && plan.Carries >= rate {
 			found = next
 			break
 		}

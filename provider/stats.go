@@ -232,7 +232,7 @@ func (w *watchedFunction) situation(minute history.Summary) history.Situation {
 	in := &w.d.Inference
 	s := history.Situation{
 		Objective: in.SLO, Percentile: in.Percentile, Minute: minute.Counts, Load: w.load(minute), Carries: w.state.Carries, Waiting: w.state.Waiting,
-		Max: in.MaxReplicas, Lack: lacks[w.state.Lack], Least: w.state.Least, Roomy: w.roomy, Problem: w.state.Problem, Hopeless: w.state.Hopeless || w.d.isBroken(),
+		Max: in.MaxReplicas, Lack: lacks[w.state.Lack], Least: w.state.Least, Roomy: w.roomy, Problem: w.state.Problem, Hopeless: w.state.Hopeless,
 		Slight: w.state.Slight, Progress: w.state.Progress,
 	}
 	var seen, predicted float64

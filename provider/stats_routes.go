@@ -163,8 +163,7 @@ func (s statsRoutes) plan(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	c, ok := s.server.controller.(PlanningController)
-	if !ok || !d.Inference.IsInference {
+	if _, ok := s.server.controller.(PlanningController); !ok || !d.Inference.IsInference {
 		return web.Refuse(http.StatusBadRequest, "function %s has no objective (com.openfaas.slo.latency), so there is no plan for it", d.Name)
 	}
 	now := s.server.watcher.current(s.server.now(), d)
@@ -179,12 +178,23 @@ func (s statsRoutes) plan(w http.ResponseWriter, r *http.Request) error {
 			return web.Refuse(http.StatusBadRequest, "rate is %g: it must be above 0 and at most %d requests per second, for example 400", rate, maxPlanRate)
 		}
 	}
-	found, err := c.Plan(r.Context(), d.Name, slo, rate)
+	found, err := s.server.watcher.plan(r.Context(), d.Name, slo, rate)
 	if err != nil {
 		return err
 	}
 	web.WriteJSON(w, planOf(found, slo, rate, now))
 	return nil
+}
+
+// plan asks the controller's planner, which has one.
+func (w *watcher) plan(ctx context.Context, name string, slo time.Duration, rate float64) (WhatIf, error) {
+	select {
+	case w.planning <- struct{}{}:
+	case <-ctx.Done():
+		return WhatIf{}, ctx.Err()
+	}
+	defer func() { <-w.planning }()
+	return w.server.controller.(PlanningController).Plan(ctx, name, slo, rate)
 }
 
 // current is what a function has now.
@@ -214,7 +224,7 @@ func planOf(found WhatIf, slo time.Duration, rate float64, now planParts) planAn
 	for i := range out.Instances { // They would be ready.
 		out.Instances[i].Ready = out.Instances[i].Count
 	}
-	out.Fits = found.Lack == "" && count > 0 && found.Carries >= rate*0.999
+	out.Fits = found.Lack == "" && count > 0
 	switch {
 	case count == 0:
 		out.Sentence = capital(cmp.Or(found.Why, "no instance fits")) + "."

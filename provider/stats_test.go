@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -18,6 +19,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider/decisions"
+	"github.com/faas-infer/faas-infer/provider/history"
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
@@ -567,4 +569,21 @@ func TestStreamEndsAtShutdown(t *testing.T) {
 		t.Errorf("after shutdown %s", name)
 	}
 	wantSentence(t, r.do("GET", "/system/stream", ""), 503)
+}
+
+// A function that is being restored starts. One that cannot run is broken, and its problem is the sentence.
+func TestStatsWithoutADispatcher(t *testing.T) {
+	for text, x := range map[string]struct {
+		err   error
+		state history.State
+	}{errMissing.Error(): {errMissing, history.Starting}, "the bundle is gone": {errors.New("the bundle <b>is</b>\n gone"), history.Broken}} {
+		r, _, _ := watched(t, nil)
+		f := &Function{Name: "mnist.openfaas-fn"}
+		f.Deployment.Service, f.Deployment.Namespace = "mnist", "openfaas-fn"
+		r.publish(r.deployed(f, broken{f.Name, x.err}))
+		got := r.stats(t, "").Functions[0]
+		if got.State != x.state || strings.NewReplacer("<b>", "", "</b>", "").Replace(got.Sentence) != text {
+			t.Errorf("%v: %s %q", x.err, got.State, got.Sentence)
+		}
+	}
 }

@@ -64,7 +64,7 @@ func (w *watcher) join(ctx context.Context, now time.Time, k audienceKey) (v *vi
 	hello, _ := json.Marshal(struct {
 		Started float64 `json:"started"`
 		Version string  `json:"version"`
-	}{seconds(w.server.started), w.server.version.Release})
+	}{w.started(), w.server.version.Release})
 	first = event(nil, "hello", hello)
 	var all [][]byte
 	for _, f := range w.selected(k) {

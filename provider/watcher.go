@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,6 +23,8 @@ const restPause = 5
 // watcher samples all functions once a second, and makes the events of GET /system/stream, once for all who watch.
 type watcher struct {
 	server *Server
+	// planning has a place for the one question to the planner that is answered at a time: a plan may take half a second.
+	planning chan struct{}
 
 	mu        sync.Mutex
 	functions map[string]*watchedFunction
@@ -62,7 +65,7 @@ type watchedFunction struct {
 }
 
 func newWatcher(s *Server) *watcher {
-	return &watcher{server: s, functions: map[string]*watchedFunction{}, audiences: map[audienceKey]*audience{}}
+	return &watcher{server: s, planning: make(chan struct{}, 1), functions: map[string]*watchedFunction{}, audiences: map[audienceKey]*audience{}}
 }
 
 // Watch samples the functions of a server for the history of GET /system/stats, and serves GET /system/stream, until ctx
@@ -154,17 +157,21 @@ func (f *watchedFunction) settled() bool {
 // look asks the controller for a function's state. The lock is held.
 func (w *watcher) look(at int64, f *watchedFunction) {
 	f.stateAt, f.stale = at, true
-	known := false
-	if c, ok := w.server.controller.(WatchedController); ok {
+	c, known := w.server.controller.(WatchedController)
+	if known {
 		f.state, known = c.Watch(f.d.Name)
 	}
 	if !known {
 		f.state = Watched{}
+		f.state.Status, _ = w.server.controller.Status(f.d.Name)
 	}
-	whole := w.server.statusOf(f.d) // With the problems that the controller does not know.
-	f.state.Problem, f.state.Slight = shortened(whole.Problem), whole.Slight
-	if f.state.Progress == "" {
-		f.state.Progress = whole.Progress
+	serves := f.state.Problem == "" // What is added below is no problem of instances.
+	f.state.Status = f.d.explained(w.server.store, f.state.Status)
+	f.state.Problem = shortened(f.state.Problem)
+	f.state.Slight = f.state.Slight || serves
+	f.state.Hopeless = f.state.Hopeless || f.d.isBroken() || closedFor(f.d) != ""
+	if b, is := f.d.dispatcher.(broken); is && errors.Is(b.err, errMissing) {
+		f.state.Progress, f.state.Problem, f.state.Hopeless = f.state.Problem, "", false
 	}
 }
 
@@ -267,7 +274,7 @@ func (w *watcher) appendStats(to []byte, now time.Time, step int64, functions []
 	to = append(to, `{"now":`...)
 	to = strconv.AppendFloat(to, seconds(now), 'f', 3, 64)
 	to = append(to, `,"started":`...)
-	to = strconv.AppendFloat(to, seconds(w.server.started), 'f', 3, 64)
+	to = strconv.AppendFloat(to, w.started(), 'f', 3, 64)
 	to = append(append(to, `,"version":`...), version...)
 	if w.server.several {
 		to = append(to, `,"several":true`...)
@@ -282,6 +289,15 @@ func (w *watcher) appendStats(to []byte, now time.Time, step int64, functions []
 		to = append(append(to, `,"nodes":`...), nodes...)
 	}
 	return append(to, '}')
+}
+
+// started is when the provider started, by which a page sees a restart. It is 0 with several replicas: the questions of
+// one page may reach different ones.
+func (w *watcher) started() float64 {
+	if w.server.several {
+		return 0
+	}
+	return seconds(w.server.started)
 }
 
 // seconds is a time in seconds since 1970.

@@ -121,8 +121,8 @@ func least(fn *function) (shortest time.Duration) {
 	return shortest
 }
 
-// heldOn gives back to copies of nodes what a function's instances and shadows hold.
-func heldOn(nodes []cluster.Node, of ...[]*instance) {
+// freeOn frees on copies of nodes what a function's instances and shadows hold.
+func freeOn(nodes []cluster.Node, of ...[]*instance) {
 	at := map[string]int{}
 	for i, n := range nodes {
 		at[n.Name] = i

@@ -82,7 +82,7 @@ func question(c *Controller, name string, slo time.Duration, rate float64) (f sc
 		return f, nil, web.Refuse(http.StatusNotFound, "there is no function %s", name)
 	}
 	if !fn.measured() {
-		return f, nil, web.Refuse(http.StatusServiceUnavailable, "there is no plan for function %s yet: %s", name,
+		return f, nil, web.Unavailable(time.Second, "there is no plan for function %s yet: %s", name,
 			cmp.Or(fn.problem(), c.display.progress(fn)))
 	}
 	asked := *fn.Function
@@ -109,7 +109,7 @@ func question(c *Controller, name string, slo time.Duration, rate float64) (f sc
 	for i := range nodes {
 		nodes[i].Mapped = slices.Clone(nodes[i].Mapped)
 	}
-	heldOn(nodes, fn.Sorted(), fn.shadows.Sorted())
+	freeOn(nodes, fn.Sorted(), fn.shadows.Sorted())
 	return f, nodes, nil
 }
 
