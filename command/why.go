@@ -3,6 +3,7 @@ package command
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -19,8 +20,8 @@ import (
 	"github.com/faas-infer/faas-infer/provider/decisions"
 )
 
-// whyPeriod is the time between two looks of "why --follow".
-const whyPeriod = time.Second
+// whyPeriod is the time between two looks of "why --follow". Tests shorten it.
+var whyPeriod = time.Second
 
 // whyCommand shows a function's state and its latest decisions.
 type whyCommand struct {
@@ -44,7 +45,7 @@ func newWhyCommand() *cobra.Command {
 		Long: `why shows how many instances of a function are ready, its problem if it has one, and the
 latest decisions about it, the newest last: which instances were started, resized, parked or
 stopped, and why. The provider remembers the latest 200 decisions of a function, and forgets all
-when it restarts. Of several replicas of a provider, each remembers its own.
+when it restarts.
 
 The exit status is 1 if there is no such function. The user and password are those of the
 provider's system routes. Without --password-file, why uses the credentials of "faas-infer login",
@@ -64,7 +65,7 @@ or those of "faas-infer up" for a provider on this machine.`,
 	}
 	y.register(c.Flags())
 	y.registerNamespace(c, "that in NAME, or openfaas-fn")
-	c.Flags().BoolVarP(&y.follow, "follow", "f", false, "go on and print each new decision, as JSON one in a line")
+	c.Flags().BoolVarP(&y.follow, "follow", "f", false, "go on and print each new decision, also while the provider restarts; as JSON, one in a line")
 	c.Flags().IntVar(&y.limit, "limit", 20, "how many decisions, at most 1000")
 	return c
 }
@@ -88,10 +89,12 @@ func (y *whyCommand) run(ctx context.Context, out io.Writer, name string) error 
 		case <-time.After(whyPeriod):
 		}
 		next := provider.Events{}
-		if err := y.events(ctx, name, answer.Next, 1000, &next); err != nil {
-			if ctx.Err() != nil {
-				return nil
-			}
+		var away *url.Error
+		err := y.events(ctx, name, answer.Next, 1000, &next)
+		switch {
+		case errors.As(err, &away) || answered(err, http.StatusServiceUnavailable):
+			continue // The provider restarts, or the user has stopped this.
+		case err != nil:
 			return err
 		}
 		answer.Next = next.Next
