@@ -67,10 +67,10 @@ up: ## Build all, start it, deploy stack.yml, stay until Ctrl-C
 
 .PHONY: test
 test: ## Check formatting, vet, run all tests, with the race detector where packages can race
-	@echo "[1/4] requirements: the binary, ONNX Runtime, OpenFaaS, Chromium, a collector, an ACME authority, Python packages"
-	@$(MAKE) --no-print-directory -j4 ready gateway faas-cli grpcurl chromium collector pebble python
-	@echo "[2/4] gofmt and vet"
-	@$(MAKE) --no-print-directory formatted vet
+	@echo "[1/4] requirements: the binary, ONNX Runtime, OpenFaaS, Chromium, a collector, Prometheus, an ACME authority, Python packages"
+	@$(MAKE) --no-print-directory -j4 ready gateway faas-cli grpcurl chromium collector prometheus pebble python
+	@echo "[2/4] gofmt, vet and the links of the pages"
+	@$(MAKE) --no-print-directory formatted vet docs
 	@rm -f bin/flaky
 	@echo "[3/4] tests of the packages"
 	@$(MAKE) --no-print-directory -j1 test-packages
@@ -227,6 +227,17 @@ chromium: ## Find or fetch a Chromium to test the gateway's web interface
 .PHONY: collector
 collector: ## Build OpenTelemetry's collector, which a test sends traces to, into the user's cache
 	@$(TIMED) "OpenTelemetry's collector" scripts/collector.sh >/dev/null
+
+.PHONY: prometheus
+prometheus: ## Build what tests the dashboard and the alerts into the user's cache: Prometheus, Grafana's schema
+	@$(TIMED) "Prometheus" scripts/prometheus.sh >/dev/null
+	@$(TIMED) "Grafana's schema" scripts/dashboard.sh >/dev/null
+
+# mkdocs itself counts the warnings only if it prints them.
+.PHONY: docs
+docs: ## Build the pages as a site in bin/site, and check its links
+	@python=$$($(TIMED) "Python: the site" scripts/python.sh python scripts/site.txt); \
+	text=$$(NO_MKDOCS_2_WARNING=1 "$$python" -m mkdocs build 2>&1) || { echo "$$text"; exit 1; }
 
 # Everything that runs. make -j builds it in parallel.
 .PHONY: ready

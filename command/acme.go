@@ -26,9 +26,8 @@ type acmeFlags struct {
 	directory, email, http string
 }
 
-// RegisterACME adds the flags of a provider on one machine. Replicas could not answer for each other.
-func (f *ProviderFlags) RegisterACME(flags *pflag.FlagSet) {
-	a := &f.acme
+// register adds the flags of a provider on one machine. Replicas could not answer for each other.
+func (a *acmeFlags) register(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&a.domains, "acme-domain", nil, "names, such as functions.example.com, for which the provider gets certificates by ACME: requests need TLS then, as with --tls. It accepts the authority's terms of service. Port 443 of the name must lead to the provider, or port 80 to it or to --acme-http")
 	flags.StringVar(&a.directory, "acme-directory", autocert.DefaultACMEDirectory, "URL of the authority's directory, with --acme-domain")
 	flags.StringVar(&a.email, "acme-email", "", "address to which the authority may write about the certificates, with --acme-domain")

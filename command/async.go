@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/provider/async"
 )
 
@@ -82,21 +83,24 @@ func (a *asyncClient) deadCommand() *cobra.Command {
 		Example: "  faas-infer async dead\n  faas-infer async dead --from 1001 --limit 1000 --json",
 		RunE: func(c *cobra.Command, _ []string) error {
 			var letters []async.DeadLetter
-			return a.get(c, fmt.Sprintf("/dead?limit=%d&from=%d", limit, from), &letters, func(w io.Writer) {
-				if len(letters) == 0 {
-					fmt.Fprintln(w, "there are no dead letters")
-					return
-				}
-				fmt.Fprint(w, "SEQUENCE\tTIME\tFUNCTION\tREASON\tTRIES\tCALL ID\tDETAIL\n")
-				for _, l := range letters {
-					fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%d\t%s\t%s\n", l.Sequence, l.Time.Format(time.DateTime), l.Function, l.Reason, l.Attempts, l.CallID, l.Detail)
-				}
-			})
+			return a.list(c, fmt.Sprintf("/dead?limit=%d&from=%d", limit, from), &letters, func() *report.Table { return letterTable(letters) })
 		},
 	}
 	c.Flags().Uint64Var(&limit, "limit", 100, "how many, at most 1000")
 	c.Flags().Uint64Var(&from, "from", 0, "begin with this sequence")
 	return c
+}
+
+func letterTable(letters []async.DeadLetter) *report.Table {
+	t := &report.Table{Columns: []report.Column{{Title: "SEQUENCE", Right: true}, {Title: "TIME"}, {Title: "FUNCTION"}, {Title: "REASON"}, {Title: "TRIES", Right: true},
+		{Title: "CALL ID"}, {Title: "DETAIL", Long: true}}}
+	if len(letters) == 0 {
+		t.Columns = []report.Column{{Title: "there are no dead letters"}}
+	}
+	for _, l := range letters {
+		t.Add(l.Sequence, l.Time.Format(time.DateTime), l.Function, l.Reason, l.Attempts, l.CallID, l.Detail)
+	}
+	return t
 }
 
 func (a *asyncClient) showCommand() *cobra.Command {

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +17,7 @@ import (
 	"github.com/openfaas/faas-provider/types"
 	sdk "github.com/openfaas/go-sdk"
 	"github.com/openfaas/go-sdk/stack"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/model/zoo"
@@ -46,17 +49,19 @@ func (f stackFunction) slo() time.Duration {
 	return inference.SLO
 }
 
-// readStack reads a stack.yml with faas-cli's own parser, by name.
-func readStack(file string) ([]stackFunction, error) {
+// readStack reads a stack.yml with faas-cli's own parser, by name, and the gateway that it names.
+func readStack(file string) (out []stackFunction, gateway string, err error) {
 	services, err := stack.ParseYAMLFile(file, "", "", true)
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", file, err)
+		return nil, "", fmt.Errorf("read %s: %w", file, err)
 	}
 	if services == nil || len(services.Functions) == 0 {
-		return nil, fmt.Errorf("%s has no functions; add one under functions:", file)
+		return nil, "", fmt.Errorf("%s has no functions; add one under functions:", file)
 	}
-	var out []stackFunction
 	for name, f := range services.Functions {
+		if f.Environment, err = variablesOf(f); err != nil {
+			return nil, "", fmt.Errorf("%s: function %s: %w", file, name, err)
+		}
 		d := types.FunctionDeployment{
 			Service: name, Image: f.Image, Namespace: f.Namespace, EnvProcess: f.FProcess, EnvVars: f.Environment,
 			Secrets: f.Secrets, Labels: f.Labels, Annotations: f.Annotations, ReadOnlyRootFilesystem: f.ReadOnlyRootFilesystem,
@@ -76,7 +81,25 @@ func readStack(file string) ([]stackFunction, error) {
 		out = append(out, stackFunction{d})
 	}
 	slices.SortFunc(out, func(a, b stackFunction) int { return strings.Compare(a.Service, b.Service) })
-	return out, nil
+	return out, services.Provider.GatewayURL, nil
+}
+
+// variablesOf returns a function's variables: those of its files, in order, and its own.
+func variablesOf(f stack.Function) (map[string]string, error) {
+	all := map[string]string{}
+	for _, file := range f.EnvironmentFile {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("environment_file: %w", err)
+		}
+		var read stack.EnvironmentFile
+		if err := yaml.Unmarshal(text, &read); err != nil {
+			return nil, fmt.Errorf("environment_file %s: %w", file, err)
+		}
+		maps.Copy(all, read.Environment)
+	}
+	maps.Copy(all, f.Environment)
+	return all, nil
 }
 
 // makeBundles makes missing bundles whose images name an architecture of the zoo.
@@ -139,6 +162,9 @@ func openFaaS(at, user, password string) (*sdk.Client, error) {
 	address, err := url.Parse(at)
 	if err != nil {
 		return nil, err
+	}
+	if password == "" {
+		return sdk.NewClient(address, nil, http.DefaultClient), nil
 	}
 	return sdk.NewClient(address, &sdk.BasicAuth{Username: user, Password: password}, http.DefaultClient), nil
 }

@@ -53,7 +53,11 @@ func (s *runningProvider) openDoors() error {
 	if s.acme != nil {
 		all = append(all, door{flag: "--acme-http", address: f.acme.http, plain: true, routes: func(http.Handler) http.Handler { return s.acme.HTTPHandler(nil) }})
 	}
-	for _, d := range slices.DeleteFunc(all, func(d door) bool { return d.address == "" }) {
+	all = slices.DeleteFunc(all, func(d door) bool { return d.address == "" })
+	if err := checkApart(append(slices.Clone(all), door{flag: "--nats-listen", address: strings.TrimSuffix(f.nats.listen, noAddress)})); err != nil {
+		return err
+	}
+	for _, d := range all {
 		l, err := web.Listen(d.address)
 		if err != nil {
 			return fmt.Errorf("%s: %w; if a provider is running already, stop it, or give another address", d.flag, err)
@@ -63,6 +67,27 @@ func (s *runningProvider) openDoors() error {
 	}
 	return nil
 }
+
+// checkApart refuses an address that two flags have: the process would wait for the port that it has itself. Addresses
+// that cannot be read, and those without a port of their own, fit all.
+func checkApart(all []door) error {
+	for i, d := range all {
+		is, err := net.ResolveTCPAddr("tcp", d.address)
+		if err != nil || is.Port == 0 {
+			continue
+		}
+		for _, other := range all[:i] {
+			was, err := net.ResolveTCPAddr("tcp", other.address)
+			if err == nil && was.Port == is.Port && (was.IP.Equal(is.IP) || isEvery(was.IP) || isEvery(is.IP)) {
+				return fmt.Errorf("%s %s and %s %s are one address: give each its own port", other.flag, other.address, d.flag, d.address)
+			}
+		}
+	}
+	return nil
+}
+
+// isEvery reports whether an address stands for all addresses of the machine.
+func isEvery(ip net.IP) bool { return ip == nil || ip.IsUnspecified() }
 
 // address is the first address, which has the routes for operators.
 func (s *runningProvider) address() string { return s.doors[0].listener.Addr().String() }

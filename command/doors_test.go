@@ -48,3 +48,33 @@ func TestAddressesOfDataAndAdmin(t *testing.T) {
 		<-s.served
 	}
 }
+
+// An address that two flags have is refused at once, with the names of both.
+func TestOneAddressForTwoFlags(t *testing.T) {
+	of := func(pairs ...string) (all []door) {
+		for i := 0; i < len(pairs); i += 2 {
+			all = append(all, door{flag: pairs[i], address: pairs[i+1]})
+		}
+		return all
+	}
+	for _, all := range [][]door{
+		of("--listen-admin", "127.0.0.1:9000", "--listen-data", "127.0.0.1:9000"), of("--listen-admin", ":9000", "--listen-data", "127.0.0.1:9000"),
+		of("--listen-admin", "[::1]:9000", "--listen", "127.0.0.1:1", "--listen-data", "0.0.0.0:9000"), of("--listen-admin", "127.0.0.1:80", "--listen-data", "127.0.0.1:http"),
+	} {
+		if err := checkApart(all); err == nil || !strings.Contains(err.Error(), "--listen-admin") || !strings.Contains(err.Error(), "--listen-data") {
+			t.Errorf("%+v: %v", all, err)
+		}
+	}
+	for _, all := range [][]door{
+		of("--listen", "127.0.0.1:0", "--listen-data", "127.0.0.1:0"), of("--listen", "127.0.0.1:9000", "--listen-data", "127.0.0.2:9000"),
+		of("--listen", "127.0.0.1:9000", "--nats-listen", ""), of("--listen", "x", "--listen-data", "x"),
+	} {
+		if err := checkApart(all); err != nil {
+			t.Errorf("%+v: %v", all, err)
+		}
+	}
+	f := &ProviderFlags{listen: "127.0.0.1:65000", doors: doorFlags{data: "127.0.0.1:65000"}}
+	if err := (&runningProvider{flags: f}).openDoors(); err == nil || !strings.Contains(err.Error(), "--listen 127.0.0.1:65000 and --listen-data") {
+		t.Error(err)
+	}
+}

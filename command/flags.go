@@ -123,15 +123,11 @@ func (f *ProviderFlags) Register(flags *pflag.FlagSet) {
 // complete fills in the defaults that depend on the environment.
 func (f *ProviderFlags) complete() error {
 	if f.state == "" {
-		home := os.Getenv("XDG_STATE_HOME")
-		if home == "" {
-			user, err := os.UserHomeDir()
-			if err != nil {
-				return fmt.Errorf("--state is missing, and there is no default: %w", err)
-			}
-			home = filepath.Join(user, ".local", "state")
+		dir, err := stateDir()
+		if err != nil {
+			return fmt.Errorf("--state is missing, and there is no default: %w", err)
 		}
-		f.state = filepath.Join(home, "faas-infer")
+		f.state = dir
 	}
 	var err error
 	if f.state, err = filepath.Abs(f.state); err != nil {
@@ -164,6 +160,11 @@ func (f *ProviderFlags) complete() error {
 			return err
 		}
 	}
+	return usage(checkFlags(f))
+}
+
+// checkFlags refuses values of flags that make no sense, and sets the defaults of --max-held and of the names.
+func checkFlags(f *ProviderFlags) error {
 	switch {
 	case f.keepAlive < 0 || f.coldWait < 0 || f.drain < 0:
 		return errors.New("--keep-alive, --cold-wait and --drain must not be negative")
@@ -238,7 +239,10 @@ func (f *ProviderFlags) checkNames() error {
 	if err := f.infless.check(f.coldStart, f.given); err != nil {
 		return err
 	}
-	return batching.CheckName(f.policy)
+	if err := batching.CheckName(f.policy); err != nil {
+		return fmt.Errorf("--policy: %w", err)
+	}
+	return nil
 }
 
 // notOrigin reports whether s is neither "*" nor an origin as browsers send it.

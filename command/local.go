@@ -105,7 +105,7 @@ func (machine) Open(ctx context.Context, b Base) (p Parts, err error) {
 	p.Store, p.Secrets, p.Controller, p.Nodes = kept, secrets, controller, backend.Nodes
 	p.Logs, p.FunctionUser = functionLogs{files: backend.Logs(), log: b.Log}, sandbox.FunctionUser
 	p.Defaults = bundles.Dir(f.bundles).Defaults
-	p.Build, p.PublicKey = builder, http.HandlerFunc(build.PublicKey)
+	p.Build, p.Upload, p.PublicKey = builder, builder.Upload, http.HandlerFunc(build.PublicKey)
 	return p, nil
 }
 

@@ -59,7 +59,8 @@ file, FILE.data, which must stay beside the first.`,
   faas-infer model make mnist
   faas-infer model make bert --out bert.onnx --seed 7
   faas-infer model make wrn-50-5`,
-		Args: cobra.MaximumNArgs(1),
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: cobra.FixedCompletions(zoo.Names(), cobra.ShellCompDirectiveNoFileComp),
 		RunE: func(c *cobra.Command, args []string) error {
 			if list {
 				return listZoo(c.OutOrStdout())

@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -33,6 +34,8 @@ type checkOptions struct {
 	cpu int
 	// reach says for which sizes the objective holds, "" if the model has one size.
 	reach string
+	// verdict: print a [verdict], for the provider.
+	verdict bool
 }
 
 func newModelCheckCommand() *cobra.Command {
@@ -68,6 +71,8 @@ core·ms/request is the CPU time of a request at that rate.`,
 	profile.MaxShapesFlag(c.Flags(), &o.MaxShapes)
 	f.StringVar(&o.Prepared, "prepared", "", "directory of prepared models (default: the user's cache)")
 	f.BoolVar(&o.JSON, "json", false, "print one JSON object")
+	f.BoolVar(&o.verdict, "verdict", false, "print what the provider answers to an upload")
+	_ = f.MarkHidden("verdict") // There is such a flag.
 	return c
 }
 
@@ -95,6 +100,9 @@ func (o *checkOptions) run(ctx context.Context, argument string, out io.Writer) 
 // show prints a model's configs. It returns an error if none meets the objective.
 func (o *checkOptions) show(out io.Writer, name string, p *profiler.Profile, inputs, outputs []tensor.Info) (err error) {
 	checked := checkModel(p, o.MaxBatch, o.cpu, o.slo)
+	if o.verdict {
+		return json.NewEncoder(out).Encode(checked.said(name, p, o.reach, inputs, outputs))
+	}
 	if o.JSON {
 		err = checked.report(name).JSON(out)
 	} else {
@@ -196,9 +204,8 @@ func (m checkedModel) verdict() error {
 		return errors.New("there is no config to choose from; raise --cpu")
 	}
 	fastest := slices.MinFunc(m.configs, func(a, b checkedConfig) int { return int(a.Exec - b.Exec) })
-	least := time.Duration(float64(fastest.Exec) / (1 - scaling.DefaultSettings().Reserve))
 	return fmt.Errorf("no config meets an objective of %v here: the fastest, %v, takes %v; the smallest objective that can be met is about %v",
-		m.slo, fastest.Config, fastest.Exec.Round(10*time.Microsecond), least.Round(100*time.Microsecond)+100*time.Microsecond)
+		m.slo, fastest.Config, fastest.Exec.Round(10*time.Microsecond), m.smallest())
 }
 
 // describeModel prints a model's inputs and outputs.
@@ -212,8 +219,12 @@ func describeBatches(out io.Writer, p *profiler.Profile) error {
 	if p.Unbatched == "" {
 		return nil
 	}
-	_, err := fmt.Fprintf(out, "It takes one request an execution, because %s.\n\n", p.Unbatched)
+	_, err := fmt.Fprintf(out, "%s\n\n", unbatched(p))
 	return err
+}
+
+func unbatched(p *profiler.Profile) string {
+	return "It takes one request an execution, because " + p.Unbatched + "."
 }
 
 // print writes the table and the verdict for people.
@@ -235,9 +246,14 @@ func (m checkedModel) print(out io.Writer) error {
 	if !ok || m.slo == 0 {
 		return nil
 	}
-	_, err := fmt.Fprintf(out, "\nAn objective of %v can be met by %d of %d configs. The cheapest when busy is a batch of %d on %dm: %.0f requests/s, %.3g core·ms each; an instance takes about %d MiB.\n",
-		m.slo, meeting, len(m.configs), best.Config.Batch, best.Config.CPU, best.rate, best.cost, m.memory>>20)
+	_, err := fmt.Fprintf(out, "\n%s\n", m.met(meeting, best))
 	return err
+}
+
+// met says how many configs meet the objective, and which is the cheapest.
+func (m checkedModel) met(meeting int, best checkedConfig) string {
+	return fmt.Sprintf("An objective of %v can be met by %d of %d configs. The cheapest when busy is a batch of %d on %dm: %.0f requests/s, %.3g core·ms each; an instance takes about %d MiB.",
+		m.slo, meeting, len(m.configs), best.Config.Batch, best.Config.CPU, best.rate, best.cost, m.memory>>20)
 }
 
 // report returns the same figures for programs.

@@ -11,6 +11,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/instance/mutual"
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/decisions"
 	"github.com/faas-infer/faas-infer/provider/keeper"
 	"github.com/faas-infer/faas-infer/provider/metrics"
 	"github.com/faas-infer/faas-infer/provider/web"
@@ -28,6 +29,8 @@ type Base struct {
 	Flags       *ProviderFlags
 	Credentials *auth.BasicAuthCredentials
 	Metrics     *metrics.Metrics
+	// Decisions gets what is decided about functions, and why.
+	Decisions *decisions.Log
 	// Bodies reads the bodies of requests. All of them count in --max-held together.
 	Bodies *web.BodyReader
 	// InFlight counts the requests in flight, for which a provider that stops waits. Routes
@@ -59,6 +62,8 @@ type Parts struct {
 	Rates provider.Rates
 	// Build and PublicKey answer faas-cli's remote builder; nil for 404.
 	Build, PublicKey http.Handler
+	// Upload makes a bundle of an uploaded model; nil for 501.
+	Upload func(w http.ResponseWriter, r *http.Request) error
 	// Defaults returns the annotations in a function's image; nil for none.
 	Defaults provider.Defaults
 	// FunctionUser is provider.Options.FunctionUser.

@@ -10,7 +10,10 @@ import (
 
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/term"
+
+	"github.com/faas-infer/faas-infer/command/report"
 )
 
 // newProviderCommand returns "faas-infer provider".
@@ -25,7 +28,10 @@ provider, and give --behind-gateway.
 
 It keeps its functions, namespaces and secrets over restarts. After a kill, the next
 provider takes over the running instances. On SIGTERM, SIGINT or SIGHUP it finishes the
-requests in flight and stops the instances; on a second SIGTERM or SIGINT it stops them at once.`,
+requests in flight and stops the instances; on a second SIGTERM or SIGINT it stops them at once.
+
+--help shows the flags that people use most, --help-all shows all. They can be in a YAML file, too:
+see "faas-infer config".`,
 		Example: `  faas-infer model bundle mnist --root bundles --image mnist:latest
   faas-infer provider --bundles bundles --listen 127.0.0.1:8080
   faas-infer provider --secret-mount-path ~/.local/state/faas-infer/secrets
@@ -35,11 +41,18 @@ requests in flight and stops the instances; on a second SIGTERM or SIGINT it sto
 			return f.Serve(cmd.Context(), machine{})
 		},
 	}
-	f.register(c.Flags())
-	f.RegisterTLS(c.Flags())
-	f.RegisterDoors(c.Flags())
-	f.RegisterACME(c.Flags())
+	registerProvider(&f, c.Flags())
+	configurable(c, []string{"listen", "state", "bundles", "secret-mount-path", "tls", "access-keys", "cores", "gpus", "drain", "log-level"})
+	completeProvider(c)
 	return c
+}
+
+// registerProvider adds the flags of "provider".
+func registerProvider(f *ProviderFlags, flags *pflag.FlagSet) {
+	f.register(flags)
+	f.RegisterTLS(flags)
+	f.RegisterDoors(flags)
+	f.acme.register(flags)
 }
 
 // Serve runs a provider on a platform until ctx ends.
@@ -57,10 +70,10 @@ func (f *ProviderFlags) Serve(ctx context.Context, platform Platform) error {
 	}
 }
 
-// logWriter returns standard error, with colours if it is a terminal.
+// logWriter returns standard error, with colours if it is a terminal whose user wants them.
 func logWriter() io.Writer {
 	if term.IsTerminal(int(os.Stderr.Fd())) {
-		return zerolog.ConsoleWriter{Out: os.Stderr, TimeFormat: "15:04:05.000"}
+		return zerolog.ConsoleWriter{Out: os.Stderr, TimeFormat: "15:04:05.000", NoColor: !report.Coloured(os.Stderr)}
 	}
 	return os.Stderr
 }

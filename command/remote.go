@@ -2,6 +2,7 @@ package command
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,12 +15,19 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/faas-infer/faas-infer/command/report"
+	"github.com/faas-infer/faas-infer/profiler/measuring/operators"
 )
+
+// urlEnv is the variable that names the provider for commands without --url, as for faas-cli.
+const urlEnv = "OPENFAAS_URL"
 
 // remote calls the system routes of a running provider and prints the answers. It has the flags for
 // the provider's URL and its credentials.
@@ -29,49 +37,120 @@ type remote struct {
 	prefix, kind string
 
 	url, user, passwordFile string
-	timeout                 time.Duration
-	json                    bool
+	// password is that of a user who logs in, otherwise "".
+	password string
+	timeout  time.Duration
+	out      report.Output
+}
+
+// address returns the provider's URL, and what has set it. As for faas-cli, a variable may leave the scheme out.
+func (a *remote) address() (at, from string) {
+	variable := os.Getenv(urlEnv)
+	switch {
+	case a.url != "":
+		return a.url, "--url"
+	case variable == "":
+		return localProvider, "--url"
+	case !strings.HasPrefix(variable, "http"):
+		variable = "http://" + variable
+	}
+	return variable, urlEnv
 }
 
 // register adds the client's flags.
 func (a *remote) register(flags *pflag.FlagSet) {
-	flags.StringVar(&a.url, "url", "http://127.0.0.1:8080", "the provider's `URL` (not a stock gateway's)")
-	flags.StringVar(&a.user, "user", "", "user of the system routes (default admin, or the user that faas-infer up has made)")
-	flags.StringVar(&a.passwordFile, "password-file", "", "`file` with the user's password")
+	a.registerClient(flags)
 	flags.DurationVar(&a.timeout, "timeout", 10*time.Minute, "how long to wait for the answer")
-	flags.BoolVar(&a.json, "json", false, "print the provider's JSON")
+	a.out.Register(flags)
 }
 
-// call makes a request and prints its answer, as JSON with --json and otherwise with show.
+// registerClient adds the flags that say which provider is called, and by whom.
+func (a *remote) registerClient(flags *pflag.FlagSet) {
+	flags.StringVar(&a.url, "url", "", "the provider's `URL`, not a stock gateway's (default $"+urlEnv+", or "+localProvider+")")
+	flags.StringVar(&a.user, "user", "", "user of the system routes (default that of faas-infer login, otherwise admin or the user that faas-infer up has made)")
+	flags.StringVar(&a.passwordFile, "password-file", "", "`file` with the user's password")
+}
+
+// localProvider is the URL of a provider with its default address.
+const localProvider = "http://127.0.0.1:8080"
+
+// call makes a request and prints its answer, as JSON or YAML if that was asked for and otherwise with show.
 func (a *remote) call(c *cobra.Command, method, path string, body, into any, show func(w io.Writer)) error {
-	text, err := a.do(c.Context(), method, path, body)
+	text, err := a.fetch(c.Context(), method, path, body, into)
 	if err != nil {
 		return err
 	}
-	if into != nil {
-		if err := json.Unmarshal(text, into); err != nil {
-			return fmt.Errorf("--url %s: it does not answer like %s; give the provider's URL: %w", a.url, a.kind, err)
-		}
-	}
-	if a.json {
-		_, err := c.OutOrStdout().Write(text)
-		return err
+	if a.out.Raw() {
+		return a.out.WriteJSON(c.OutOrStdout(), text)
 	}
 	w := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', 0)
 	show(w)
 	return w.Flush()
 }
 
+// list makes a GET request and prints its answer, as a table if nothing else was asked for.
+func (a *remote) list(c *cobra.Command, path string, into any, table func() *report.Table) error {
+	text, err := a.fetch(c.Context(), http.MethodGet, path, nil, into)
+	if err != nil {
+		return err
+	}
+	if a.out.Raw() {
+		return a.out.WriteJSON(c.OutOrStdout(), text)
+	}
+	return table().Write(c.OutOrStdout(), a.out.Wide())
+}
+
 // maxAnswer is the maximum size of an answer in bytes. A dead letter holds one request.
 const maxAnswer = 128 << 20
 
-// do makes one request and returns its answer's body.
-func (a *remote) do(ctx context.Context, method, path string, body any) ([]byte, error) {
-	base, err := url.Parse(a.url)
-	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" {
-		return nil, fmt.Errorf("--url %q: it must be the provider's URL, such as http://127.0.0.1:8080", a.url)
+// fetch makes a request, reads its answer's JSON into a value, if that is not nil, and returns its text.
+func (a *remote) fetch(ctx context.Context, method, path string, body, into any) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(a.timeout, 10*time.Minute))
+	defer cancel()
+	response, err := a.send(ctx, method, path, body)
+	if err != nil {
+		return nil, err
 	}
-	user, password, err := a.credentials(base.Hostname())
+	defer response.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	if err != nil {
+		return nil, err
+	}
+	if into == nil {
+		return answer, nil
+	}
+	if err := json.Unmarshal(answer, into); err != nil {
+		base, _ := a.base() // It was read before.
+		_, from := a.address()
+		return nil, fmt.Errorf("%s %s: it does not answer like %s; give the provider's URL: %w", from, base.Redacted(), a.kind, err)
+	}
+	return answer, nil
+}
+
+// statusError is an answer of the provider that is no success.
+type statusError struct {
+	code int
+	text string
+}
+
+// Error says what the provider answered.
+func (e *statusError) Error() string {
+	return fmt.Sprintf("the provider answers %d: %s", e.code, e.text)
+}
+
+// answered reports whether an error is an answer with a status.
+func answered(err error, code int) bool {
+	e := (*statusError)(nil)
+	return errors.As(err, &e) && e.code == code
+}
+
+// send makes a request and returns its answer, whose body the caller closes.
+func (a *remote) send(ctx context.Context, method, path string, body any) (*http.Response, error) {
+	base, err := a.base()
+	if err != nil {
+		return nil, err
+	}
+	user, password, source, err := a.credentials(base)
 	if err != nil {
 		return nil, err
 	}
@@ -81,9 +160,7 @@ func (a *remote) do(ctx context.Context, method, path string, body any) ([]byte,
 			return nil, err
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, a.timeout)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(a.url, "/")+a.prefix+path, bytes.NewReader(text))
+	request, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(base.String(), "/")+a.prefix+path, bytes.NewReader(text))
 	if err != nil {
 		return nil, err
 	}
@@ -91,63 +168,77 @@ func (a *remote) do(ctx context.Context, method, path string, body any) ([]byte,
 		request.SetBasicAuth(user, password)
 	}
 	response, err := http.DefaultClient.Do(request)
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return nil, fmt.Errorf("no provider runs at %s; start one with faas-infer up, or give its --url: %w", base.Redacted(), err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w; is a provider running there?", err)
 	}
+	if response.StatusCode < 300 {
+		return response, nil
+	}
 	defer response.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
-	if err != nil {
-		return nil, err
+	answer, _ := io.ReadAll(io.LimitReader(response.Body, 64<<10)) // The status says enough.
+	if response.StatusCode == http.StatusUnauthorized {
+		return nil, fmt.Errorf("the provider refuses the user and password%s; log in with faas-infer login, or give --user and --password-file", source)
 	}
-	switch {
-	case response.StatusCode == http.StatusUnauthorized:
-		return nil, errors.New("the provider refuses the user and password; give --user and --password-file")
-	case response.StatusCode >= 300:
-		return nil, fmt.Errorf("the provider answers %d: %s", response.StatusCode, strings.TrimSpace(string(answer)))
-	}
-	return answer, nil
+	return nil, &statusError{response.StatusCode, strings.TrimSpace(string(answer))}
 }
 
-// credentials returns the user and password of the flags or, for a provider on this
-// machine, those that "faas-infer up" has made. The password is empty if there are none.
-func (a *remote) credentials(host string) (user, password string, err error) {
-	file := a.passwordFile
-	user = a.user
-	if file == "" {
-		if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-			return "", "", nil
-		}
-		dir, err := upSecrets()
+// base returns the provider's URL.
+func (a *remote) base() (*url.URL, error) {
+	given, from := a.address()
+	base, err := url.Parse(given)
+	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" {
+		return nil, usage(fmt.Errorf("%s %q: it must be the provider's URL, such as %s", from, given, localProvider))
+	}
+	return base, nil
+}
+
+// credentials returns the user and password of the flags, of "faas-infer login" or, for a provider on this
+// machine, those that "faas-infer up" has made, and where they come from. The password is empty if
+// there are none.
+func (a *remote) credentials(at *url.URL) (user, password, source string, err error) {
+	if a.password != "" {
+		return cmp.Or(a.user, "admin"), a.password, "", nil
+	}
+	if a.passwordFile != "" {
+		text, err := os.ReadFile(a.passwordFile)
 		if err != nil {
-			return "", "", nil //nolint:nilerr // There are no credentials; the provider may be open.
+			return "", "", "", fmt.Errorf("--password-file: %w", err)
 		}
-		file = filepath.Join(dir, "basic-auth-password")
-		if text, err := os.ReadFile(filepath.Join(dir, "basic-auth-user")); err == nil && user == "" {
-			user = strings.TrimSpace(string(text))
-		}
+		return cmp.Or(a.user, "admin"), strings.TrimSpace(string(text)), " of --password-file", nil
 	}
-	if user == "" {
-		user = "admin"
+	if user, password, err = loggedIn(at); err != nil {
+		return "", "", "", err
 	}
+	if password != "" && cmp.Or(a.user, user) == user {
+		return user, password, " of faas-infer login", nil
+	}
+	if ip := net.ParseIP(at.Hostname()); at.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return "", "", "", nil
+	}
+	dir, err := stateDir()
+	if err != nil {
+		return "", "", "", nil //nolint:nilerr // There are no credentials; the provider may be open.
+	}
+	dir, user = filepath.Join(dir, "secrets"), a.user
+	if text, err := os.ReadFile(filepath.Join(dir, "basic-auth-user")); err == nil && user == "" {
+		user = strings.TrimSpace(string(text))
+	}
+	file := passwordFile(dir)
 	text, err := os.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) && a.passwordFile == "" {
-		return "", "", nil
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", "", "", nil
 	}
 	if err != nil {
-		return "", "", fmt.Errorf("--password-file: %w", err)
+		return "", "", "", fmt.Errorf("the password of faas-infer up: %w; give --password-file", err)
 	}
-	return user, strings.TrimSpace(string(text)), nil
+	return cmp.Or(user, "admin"), strings.TrimSpace(string(text)), " in " + file, nil
 }
 
-// upSecrets returns the directory of the credentials that "faas-infer up" makes.
-func upSecrets() (string, error) {
-	home := os.Getenv("XDG_STATE_HOME")
-	if home == "" {
-		user, err := os.UserHomeDir()
-		if err != nil {
-			return "", err
-		}
-		home = filepath.Join(user, ".local", "state")
-	}
-	return filepath.Join(home, "faas-infer", "secrets"), nil
+// stateDir returns the default directory of a provider's state: $XDG_STATE_HOME/faas-infer.
+func stateDir() (string, error) {
+	file, err := operators.DefaultPath()
+	return filepath.Dir(file), err
 }

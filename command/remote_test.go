@@ -1,6 +1,7 @@
 package command
 
 import (
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,8 +12,10 @@ import (
 func TestRemoteCredentials(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("XDG_STATE_HOME", home)
+	t.Setenv("HOME", home)
 	a := &remote{}
-	if _, password, err := a.credentials("127.0.0.1"); password != "" || err != nil {
+	at := func(host string) *url.URL { return &url.URL{Scheme: "http", Host: host} }
+	if _, password, _, err := a.credentials(at("127.0.0.1:8080")); password != "" || err != nil {
 		t.Errorf("none have been made: %q %v", password, err)
 	}
 	made := filepath.Join(home, "faas-infer", "secrets")
@@ -24,14 +27,34 @@ func TestRemoteCredentials(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for host, want := range map[string]bool{"127.0.0.1": true, "localhost": true, "::1": true, "10.0.0.5": false, "example.com": false} {
-		user, password, err := a.credentials(host)
+	for host, want := range map[string]bool{"127.0.0.1": true, "localhost": true, "[::1]:8080": true, "10.0.0.5": false, "example.com": false} {
+		user, password, _, err := a.credentials(at(host))
 		if err != nil || (password != "") != want || want && user != "admin" {
 			t.Errorf("%s: %q %q %v", host, user, password, err)
 		}
 	}
 	a.passwordFile = filepath.Join(home, "none")
-	if _, _, err := a.credentials("example.com"); err == nil || !strings.Contains(err.Error(), "--password-file") {
+	if _, _, _, err := a.credentials(at("example.com")); err == nil || !strings.Contains(err.Error(), "--password-file") {
 		t.Error(err)
+	}
+}
+
+// The flag counts before the variable of faas-cli, and that before the default.
+func TestRemoteURL(t *testing.T) {
+	for _, c := range []struct{ flag, variable, want, from string }{
+		{"", "", "http://127.0.0.1:8080", "--url"}, {"http://flag", "http://variable", "http://flag", "--url"},
+		{"", "https://variable:1/", "https://variable:1/", "OPENFAAS_URL"}, {"", "variable:1", "http://variable:1", "OPENFAAS_URL"},
+	} {
+		t.Setenv("OPENFAAS_URL", c.variable)
+		if at, from := (&remote{url: c.flag}).address(); at != c.want || from != c.from {
+			t.Errorf("%+v: %s from %s", c, at, from)
+		}
+	}
+	t.Setenv("OPENFAAS_URL", "http://")
+	if _, err := execute(t, "async", "status"); err == nil || !strings.Contains(err.Error(), `OPENFAAS_URL "http://": it must be`) {
+		t.Error(err)
+	}
+	if out, err := execute(t, "async", "--help"); err != nil || !strings.Contains(out, "(default $OPENFAAS_URL, or http://127.0.0.1:8080)") {
+		t.Errorf("%s %v", out, err)
 	}
 }

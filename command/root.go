@@ -44,10 +44,7 @@ an objective is an ordinary function: any program, with one answer for each requ
 	if report.Commit != "" {
 		root.Version = report.Commit
 	}
-	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return fmt.Errorf("%w; see %s --help", err, c.CommandPath())
-	})
-	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SetFlagErrorFunc(wrongFlag)
 	root.AddCommand(
 		instances.NewCommand(),
 		newWatchdogCommand(),
@@ -56,9 +53,20 @@ an objective is an ordinary function: any program, with one answer for each requ
 		profile.NewCommand(),
 		newUpCommand(),
 		newProviderCommand(),
+		newConfigCommand(),
+		newSetupCommand(),
+		newDoctorCommand(),
 		load.NewCommand(),
+		newDeployCommand(),
+		newStatusCommand(),
+		newListCommand(),
+		newWaitCommand(),
+		newLogsCommand(),
+		newLoginCommand(),
+		newVersionCommand(),
 		newAsyncCommand(),
 		newVariantsCommand(),
+		newWhyCommand(),
 		newRedirectCommand(),
 	)
 	plug.AddTo(root)

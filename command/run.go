@@ -15,7 +15,8 @@ import (
 	"github.com/faas-infer/faas-infer/instance/engine"
 )
 
-// Run executes the command line and returns the exit code. The first SIGINT, SIGTERM or SIGHUP
+// Run executes the command line and returns the exit code: 0, 1 after an error, 2 after a wrong call, 130 after
+// a signal, or the code of a program that the command ran. The first SIGINT, SIGTERM or SIGHUP
 // ends the command's context, so the command can shut down in order. The second SIGINT or SIGTERM
 // kills the process, unless the command handles it. Another SIGHUP changes nothing: a terminal that
 // closes may send two, by the kernel and by the shell. Under nohup SIGHUP stays ignored.
@@ -33,6 +34,7 @@ func Run(root *cobra.Command) int {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", filepath.Base(os.Args[0]), err)
 		return 1
 	}
+	strict(root)
 	err := root.ExecuteContext(ctx)
 	switch {
 	case err == nil:
@@ -41,10 +43,20 @@ func Run(root *cobra.Command) int {
 		return 130
 	}
 	// An error with an exit code has been printed already.
+	if coded := interface{ ExitCode() int }(nil); !errors.As(err, &coded) {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", filepath.Base(os.Args[0]), err)
+	}
+	return exitCode(err)
+}
+
+// exitCode returns the exit code of the program after an error of a command.
+func exitCode(err error) int {
 	if coded := interface{ ExitCode() int }(nil); errors.As(err, &coded) {
 		return coded.ExitCode()
 	}
-	fmt.Fprintf(os.Stderr, "%s: %v\n", filepath.Base(os.Args[0]), err)
+	if errors.As(err, &usageError{}) {
+		return usageExit
+	}
 	return 1
 }
 

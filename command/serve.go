@@ -20,6 +20,7 @@ import (
 	"github.com/faas-infer/faas-infer/instance/mutual"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/async"
+	"github.com/faas-infer/faas-infer/provider/decisions"
 	"github.com/faas-infer/faas-infer/provider/metrics"
 	"github.com/faas-infer/faas-infer/provider/shutdown"
 	"github.com/faas-infer/faas-infer/provider/trace"
@@ -100,7 +101,7 @@ func (f *ProviderFlags) start(ctx context.Context, platform Platform) (_ *runnin
 	}
 	live := collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile("^/gc/heap/live:bytes$")} // What is left after a collection shows a leak.
 	s.registry.MustRegister(collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(live)), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	base := Base{Flags: f, Credentials: credentials, Metrics: metrics.New(s.registry), Bodies: web.NewBodyReader(f.maxBody, f.bodyTimeout, f.maxHeld), InFlight: web.NewGate(), Identity: s.identity, Log: s.log,
+	base := Base{Flags: f, Credentials: credentials, Metrics: metrics.New(s.registry), Decisions: decisions.NewLog(), Bodies: web.NewBodyReader(f.maxBody, f.bodyTimeout, f.maxHeld), InFlight: web.NewGate(), Identity: s.identity, Log: s.log,
 		Backlog: func(function string) (int, time.Time) { return s.async.Backlog(function) }}
 	if s.tracer, err = f.traces.open(f.given, s.registry, s.log); err != nil {
 		return nil, err
@@ -133,10 +134,10 @@ func (f *ProviderFlags) start(ctx context.Context, platform Platform) (_ *runnin
 func (s *runningProvider) newServer(b Base) *provider.Server {
 	f, p := s.flags, s.parts
 	return provider.New(provider.Options{
-		Store: p.Store, Controller: p.Controller, Metrics: b.Metrics, Gatherer: s.registry, Credentials: b.Credentials,
+		Store: p.Store, Controller: p.Controller, Metrics: b.Metrics, Decisions: b.Decisions, Gatherer: s.registry, Credentials: b.Credentials,
 		Bodies: b.Bodies, InFlight: b.InFlight, Tracer: b.Tracer, ColdWait: f.coldWait, Version: types.VersionInfo{Release: "dev", SHA: cmp.Or(report.Commit, "unknown")}, Logger: s.log,
 		Secrets: p.Secrets, Logs: p.Logs, Nodes: p.Nodes, CORSOrigins: f.corsOrigins, Hosts: f.Hosts(), FunctionUser: p.FunctionUser, BehindGateway: f.behindGateway,
-		Build: p.Build, PublicKey: p.PublicKey, Defaults: p.Defaults, Several: p.Several, AccessKeys: f.accessKeys, Rates: p.Rates,
+		Build: p.Build, Upload: p.Upload, PublicKey: p.PublicKey, Defaults: p.Defaults, Several: p.Several, AccessKeys: f.accessKeys, Rates: p.Rates,
 	})
 }
 
@@ -165,9 +166,11 @@ func (f *ProviderFlags) credentials() (*auth.BasicAuthCredentials, error) {
 func (s *runningProvider) run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	followed := shutdown.Background(func() { provider.Access{Server: s.provider}.Follow(ctx) })
+	watched := shutdown.Background(func() { provider.Watch(ctx, s.provider) })
 	s.stopRun, s.ran = cancel, shutdown.Background(func() {
 		s.parts.Controller.Run(ctx)
 		<-followed
+		<-watched
 	})
 	restoreCtx, endRestore := context.WithCancel(context.Background())
 	ended := shutdown.Background(func() { s.restore(restoreCtx) })

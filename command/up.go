@@ -41,23 +41,32 @@ With --demo, up sends the functions an open-loop Poisson load, prints a table, a
 With --gateway stock, up also starts the stock OpenFaaS gateway in front of the provider,
 which has a web interface. "make gateway" builds it on this machine. It is under the OpenFaaS
 Community Edition licence, which limits commercial use. It listens on ports 8080 and 8082, and
-the provider at 127.0.0.1:8081 unless --listen gives another address.`,
+the provider at 127.0.0.1:8081 unless --listen gives another address.
+
+--help shows the flags that people use most, --help-all shows all. They can be in a YAML file, too:
+see "faas-infer config".`,
 		Example: `  make up
   faas-infer up --demo --rate 400,800 --duration 20s
   faas-infer up --stack my/stack.yml --policy infless
-  faas-infer up --gateway stock`,
+  faas-infer up --gateway stock
+  faas-infer up --config faas-infer.yaml`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.run(cmd.Context(), cmd.OutOrStdout())
 		},
 	}
 	f.registerUp(c.Flags())
+	configurable(c, []string{"stack", "demo", "rate", "listen", "gateway", "state", "cores", "gpus", "access-keys", "log-level"})
+	completeProvider(c)
+	completeFlag(c, "gateway", cobra.FixedCompletions([]string{ownGateway, stockGateway}, cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
 
 // registerUp adds the flags of "up".
 func (f *upFlags) registerUp(flags *pflag.FlagSet) {
 	f.register(flags)
+	flags.Lookup("secret-mount-path").Usage = "directory with basic-auth-user and basic-auth-password; up makes those that are missing (default STATE/secrets)"
+	flags.Lookup("payload-secret").Usage = "file with the secret that signs builds of faas-cli's --remote-builder (default payload-secret in the directory of --secret-mount-path; up makes it if it is missing)"
 	flags.StringVar(&f.stackFile, "stack", "stack.yml", `functions to deploy; "" for none`)
 	flags.StringVar(&f.gateway, "gateway", ownGateway, "who serves OpenFaaS's API: own, the provider, or stock, the OpenFaaS gateway in front of it")
 	flags.BoolVar(&f.demo, "demo", false, "send load, print a table and stop")
@@ -71,7 +80,8 @@ func (f *upFlags) functions() ([]stackFunction, error) {
 	if f.stackFile == "" {
 		return nil, nil
 	}
-	return readStack(f.stackFile)
+	functions, _, err := readStack(f.stackFile) // The gateway of this command is its own.
+	return functions, err
 }
 
 // ready completes the flags and makes the bundles and the credentials before the provider
@@ -82,7 +92,7 @@ func (f *upFlags) ready() (functions []stackFunction, user, password string, err
 	case stockGateway:
 		f.behindStock()
 	default:
-		return nil, "", "", fmt.Errorf("--gateway %q: it must be %s or %s", f.gateway, ownGateway, stockGateway)
+		return nil, "", "", usage(fmt.Errorf("--gateway %q: it must be %s or %s", f.gateway, ownGateway, stockGateway))
 	}
 	if err := f.complete(); err != nil {
 		return nil, "", "", err

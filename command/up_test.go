@@ -45,7 +45,7 @@ functions:
 func TestReadStack(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "stack.yml")
 	write(t, file, stackText)
-	functions, err := readStack(file)
+	functions, _, err := readStack(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,11 +74,11 @@ func TestReadStackFails(t *testing.T) {
 	} {
 		file := filepath.Join(dir, name)
 		write(t, file, text)
-		if _, err := readStack(file); err == nil || !strings.Contains(err.Error(), name) {
+		if _, _, err := readStack(file); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := readStack(filepath.Join(dir, "absent.yml")); err == nil || !strings.Contains(err.Error(), "absent.yml") {
+	if _, _, err := readStack(filepath.Join(dir, "absent.yml")); err == nil || !strings.Contains(err.Error(), "absent.yml") {
 		t.Errorf("absent: %v", err)
 	}
 }
@@ -236,6 +236,22 @@ func TestUpRefuses(t *testing.T) {
 		c.SetArgs(append(strings.Fields("up "+flags), "--stack", stack, "--state", t.TempDir()))
 		if err := c.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v", flags, err)
+		}
+	}
+}
+
+// The help of "up" says what it does, which differs from "provider".
+func TestHelpOfSecrets(t *testing.T) {
+	for name, want := range map[string]string{"up": "up makes", "provider": "without it"} {
+		out, err := execute(t, name, "--help")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(out) {
+			flag, _, _ := strings.Cut(strings.TrimSpace(line), " ")
+			if (flag == "--secret-mount-path" || flag == "--payload-secret") && !strings.Contains(line, want) {
+				t.Errorf("%s: %s", name, line)
+			}
 		}
 	}
 }

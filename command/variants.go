@@ -3,18 +3,19 @@ package command
 import (
 	"cmp"
 	"fmt"
-	"io"
+	"net/http"
 	"net/url"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/provider"
 )
 
 // newVariantsCommand returns "faas-infer variants".
 func newVariantsCommand() *cobra.Command {
-	client := &remote{prefix: "/system/variants", kind: "a provider"}
+	client := newFunctionsClient()
 	c := &cobra.Command{
 		Use:   "variants NAME",
 		Short: "Show the variants of a function's model, with their states",
@@ -36,32 +37,40 @@ machine.`,
 		Example: `  faas-infer variants mnist
   faas-infer variants mnist.team-a --json
   faas-infer variants mnist --url http://10.0.0.5:8080 --password-file password.txt`,
-		Args: cobra.ExactArgs(1),
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: client.completeFunctions,
 		RunE: func(c *cobra.Command, args []string) error {
 			var all []provider.Variant
-			return client.call(c, "GET", "/"+url.PathEscape(args[0]), nil, &all, func(w io.Writer) { printVariants(w, all) })
+			err := client.list(c, "/variants/"+url.PathEscape(args[0]), &all, func() *report.Table { return variantsTable(all) })
+			if answered(err, http.StatusNotFound) {
+				if _, unknown := client.describe(c.Context(), args[0]); unknown != nil {
+					return unknown
+				}
+			}
+			return err
 		},
 	}
 	client.register(c.Flags())
 	return c
 }
 
-// printVariants writes a table of variants.
-func printVariants(w io.Writer, all []provider.Variant) {
+// variantsTable returns a table of variants. There is none before the times of the model are known.
+func variantsTable(all []provider.Variant) *report.Table {
+	t := &report.Table{Columns: []report.Column{{Title: "VARIANT"}, {Title: "MODEL"}, {Title: "ACCURACY"}, {Title: "STATE"}, {Title: "NODES"},
+		{Title: "CONFIG"}, {Title: "LATENCY"}, {Title: "RPS"}, {Title: "LOAD"}, {Title: "HOLDS", Long: true}}}
 	if len(all) == 0 {
-		fmt.Fprintln(w, "the times of its model are not known yet")
-		return
+		t.Columns = []report.Column{{Title: "the times of its model are not known yet"}}
 	}
-	fmt.Fprint(w, "VARIANT\tMODEL\tACCURACY\tSTATE\tNODES\tCONFIG\tLATENCY\tRPS\tLOAD\tHOLDS\n")
 	for _, v := range all {
 		var nodes []string
 		for _, n := range v.Nodes {
 			nodes = append(nodes, fmt.Sprintf("%s: %d %s", n.Node, n.Instances, n.State))
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%dm, %d%% GPU, %d MiB\n", v.Name, cmp.Or(v.Model, "-"), known("%.4g%%", v.Accuracy), v.State,
-			cmp.Or(strings.Join(nodes, ", "), "-"), cmp.Or(v.Config, "-"), known("%.3gms", v.LatencyMS), known("%.3g", v.RPS), known("%.3gms", v.LoadMS),
-			v.Holds.CPU, v.Holds.GPU, v.Holds.Memory>>20)
+		t.Add(v.Name, cmp.Or(v.Model, "-"), known("%.4g%%", v.Accuracy), v.State, cmp.Or(strings.Join(nodes, ", "), "-"), cmp.Or(v.Config, "-"),
+			known("%.3gms", v.LatencyMS), known("%.3g", v.RPS), known("%.3gms", v.LoadMS),
+			fmt.Sprintf("%dm, %d%% GPU, %d MiB", v.Holds.CPU, v.Holds.GPU, v.Holds.Memory>>20))
 	}
+	return t
 }
 
 // known formats a value, and returns "-" for 0, which stands for an unknown one.

@@ -26,7 +26,7 @@ func TestVariantsCommand(t *testing.T) {
 		{"app", "slim     -      -         inactive    -", ""},
 		{"app --json", `"state":"interfered"`, ""},
 		{"new", "not known yet", ""},
-		{"none", "", "404: there is no such function"},
+		{"none", "", "there is no function none.openfaas-fn"},
 		{"", "", "accepts 1 arg"},
 	} {
 		var out bytes.Buffer

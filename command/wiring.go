@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -145,7 +144,7 @@ func (f *ProviderFlags) control(ctx context.Context, b Base, models, ordinary cl
 		return nil, err
 	}
 	p, err := processes.New(ctx, processes.Options{
-		Backend: ordinary, Bundles: bundles.Dir(f.bundles), Validate: validate, Secrets: secrets, Metrics: b.Metrics, Logger: b.Log,
+		Backend: ordinary, Bundles: bundles.Dir(f.bundles), Validate: validate, Secrets: secrets, Metrics: b.Metrics, Logger: b.Log, Decisions: b.Decisions,
 		ColdWait: f.coldWait, QueueLimit: f.queueLimit, BodyTimeout: f.bodyTimeout, Tick: tick, DrainGrace: f.drain, StopGrace: grace,
 	})
 	if err != nil {
@@ -167,7 +166,7 @@ func (f *ProviderFlags) ControlOptions(b Base) (control.Options, error) {
 	}
 	return control.Options{
 		System: system, Cold: cold, Predict: !f.measure,
-		Longest: f.infless.takesLongest(engineCPU), LongestOn: f.infless.takesLongest(engineGPU), Metrics: b.Metrics, Logger: b.Log,
+		Longest: f.infless.takesLongest(engineCPU), LongestOn: f.infless.takesLongest(engineGPU), Metrics: b.Metrics, Logger: b.Log, Decisions: b.Decisions,
 		Policy: f.policy, ColdWait: f.coldWait, QueueLimit: f.queueLimit, Bodies: b.Bodies, Backlog: b.Backlog,
 		Tick: tick, StopGrace: grace, Engine: onnxruntime.Name(), EngineOn: onnxruntime.CUDAName(), Machine: report.Machine(), Pace: f.Models().Pace,
 	}, nil
@@ -238,24 +237,27 @@ func (f *ProviderFlags) cold() (coldstart.Policy, error) {
 // machine.
 type Publish = func(ctx context.Context, image string, b *bundle.Bundle, say func(format string, args ...any)) error
 
-// Builder returns the handler of faas-cli's remote builder. Without --payload-secret, the
-// handler refuses builds.
-func (f *ProviderFlags) Builder(log zerolog.Logger, publish Publish) (http.Handler, error) {
-	if f.payloadSecret == "" {
-		return http.HandlerFunc(build.Disabled), nil
+// Builder returns what makes bundles for faas-cli's remote builder, and of uploads. Without --payload-secret it
+// refuses builds.
+func (f *ProviderFlags) Builder(log zerolog.Logger, publish Publish) (*build.Handler, error) {
+	var secret []byte
+	if f.payloadSecret != "" {
+		var err error
+		if secret, err = os.ReadFile(f.payloadSecret); err != nil {
+			return nil, fmt.Errorf("--payload-secret: %w", err)
+		}
+		// faas-cli trims its secret, too.
+		if secret = bytes.TrimSpace(secret); len(secret) == 0 {
+			return nil, errors.New("--payload-secret: the file is empty; write a secret into it, for example with: openssl rand -hex 16")
+		}
 	}
-	secret, err := os.ReadFile(f.payloadSecret)
-	if err != nil {
-		return nil, fmt.Errorf("--payload-secret: %w", err)
+	models := f.Models()
+	o := build.Options{
+		Root: f.bundles, Secret: secret, MaxBytes: f.maxBuild, Logger: log, CheckModel: models.CheckFile, Verdict: models.Verdict, Publish: publish,
 	}
-	// faas-cli trims its secret, too.
-	if secret = bytes.TrimSpace(secret); len(secret) == 0 {
-		return nil, errors.New("--payload-secret: the file is empty; write a secret into it, for example with: openssl rand -hex 16")
-	}
-	o := build.Options{Root: f.bundles, Secret: secret, MaxBytes: f.maxBuild, Logger: log, CheckModel: f.Models().CheckFile, Publish: publish}
 	if publish == nil { // A published function runs elsewhere.
 		o.Install = func(ctx context.Context, manifest string) error {
-			_, err := f.Models().Prepare(ctx, manifest)
+			_, err := models.Prepare(ctx, manifest)
 			return err
 		}
 	}

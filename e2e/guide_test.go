@@ -35,20 +35,21 @@ var pages = map[string]func(*desk, *testing.T){
 	"troubleshooting": nil,
 }
 
-// elsewhere are the pages that this test skips: the index, the reference and the table of
-// formats, which have no commands to follow, the pages about a cluster, which package e2e/kubernetes tests, and the page about
+// elsewhere are the pages that this test skips: the index, the reference, the table of
+// formats and those that answer questions, which have no commands to follow, the pages about a cluster, which package e2e/kubernetes tests, and the page about
 // GPUs, which the tests' machine does not have.
-var elsewhere = []string{"README", "reference", "models", "kubernetes", "from-faas-netes", "gpus"}
+var elsewhere = []string{"README", "reference", "models", "faq", "glossary", "comparison", "kubernetes", "from-faas-netes", "gpus"}
 
 // Every command of the guide does what the guide says, in order, with a new home and a new
-// checkout.
+// checkout. Every second page has its state elsewhere (XDG_STATE_HOME). The pages can follow each other in one
+// home: no two use one name, as the guide's TestPagesShareNoNames checks.
 func TestGuide(t *testing.T) {
 	if onCluster == nil {
 		providerTests.begun.Add(1) // Until its pages are in the lanes.
 		defer providerTests.begun.Done()
 		t.Parallel()
 	}
-	for _, file := range pagesOnDisk(t) {
+	for i, file := range pagesOnDisk(t) {
 		name := strings.TrimSuffix(filepath.Base(file), ".md")
 		if slices.Contains(elsewhere, name) {
 			continue
@@ -63,7 +64,7 @@ func TestGuide(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			d := newDesk(t, name != "first-function")
+			d := newDesk(t, name != "first-function", i%2 == 1)
 			d.awaitGatewayPorts(t)
 			if prepare != nil {
 				prepare(d, t)
@@ -104,13 +105,20 @@ type desk struct {
 	end func()
 }
 
-// newDesk makes a desk. With checkout it has a checkout after make, otherwise none.
-func newDesk(t *testing.T, checkout bool) *desk {
+// newDesk makes a desk. With checkout it has a checkout after make, otherwise none. With elsewhere its state is not
+// where it is by default.
+func newDesk(t *testing.T, checkout, elsewhere bool) *desk {
 	t.Helper()
 	p := gatewayPlace(t)
 	d := &desk{place: p, home: filepath.Join(p.dir, "home"), work: filepath.Join(p.dir, "work")}
 	known := p.state
-	p.state = filepath.Join(d.home, ".local", "state", "faas-infer")
+	states := filepath.Join(d.home, ".local", "state")
+	var extra []string
+	if elsewhere {
+		states = filepath.Join(d.home, "states")
+		extra = []string{"XDG_STATE_HOME=" + states}
+	}
+	p.state = filepath.Join(states, "faas-infer")
 	p.bundles = filepath.Join(p.state, "bundles")
 	source, err := guideSource()
 	if err == nil {
@@ -130,7 +138,7 @@ func newDesk(t *testing.T, checkout bool) *desk {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.reader = &guide.Reader{Dir: d.work, Env: d.environment(t), Patience: guidePatience, Start: p.network.start, Log: t.Output()}
+	d.reader = &guide.Reader{Dir: d.work, Env: append(d.environment(t), extra...), Patience: guidePatience, Start: p.network.start, Log: t.Output()}
 	return d
 }
 

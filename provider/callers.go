@@ -79,19 +79,12 @@ func (c *callers) admit(ctx context.Context, d *deployed, request, answer http.H
 	if p == nil {
 		return nil
 	}
-	caller := access.Caller{}
+	caller, header, refusal := p.identify(request, c.now())
+	if refusal != nil {
+		d.metrics.Callers.Refuse(refusal.Reason)
+		return refuse(answer, p.names[0], refusal)
+	}
 	if p.guard != nil {
-		keys := p.guard.ring.Load().keys
-		if keys == nil {
-			d.metrics.Callers.Refuse(access.Closed)
-			return web.Unavailable(accessPause, "nobody can call %s now, because the keys of its callers cannot be read: its description has the reason", d.Name)
-		}
-		credential, header := access.Credential(request)
-		var refusal *access.Refusal
-		if caller, refusal = keys.Check(credential, p.names, c.now()); refusal != nil {
-			d.metrics.Callers.Refuse(refusal.Reason)
-			return refuse(answer, p.names[0], refusal)
-		}
 		delete(request, header)
 		d.metrics.Callers.Pass(caller.Name)
 	}
@@ -110,6 +103,21 @@ func (c *callers) admit(ctx context.Context, d *deployed, request, answer http.H
 			Text: fmt.Sprintf("the rate of requests to %s is at most %s: wait and try again", d.Name, p.limiter.Rate())}
 	}
 	return nil
+}
+
+// identify returns who has sent a request with this header, and the field with the sender's key, or why the
+// sender may not call the function at all. Both are empty if anybody may.
+func (p *policy) identify(request http.Header, now time.Time) (access.Caller, string, *access.Refusal) {
+	if p.guard == nil {
+		return access.Caller{}, "", nil
+	}
+	keys := p.guard.ring.Load().keys
+	if keys == nil {
+		return access.Caller{}, "", &access.Refusal{Reason: access.Closed}
+	}
+	credential, field := access.Credential(request)
+	caller, refusal := keys.Check(credential, p.names, now)
+	return caller, field, refusal
 }
 
 // take counts a request against a function's rate.
@@ -145,8 +153,11 @@ func (s Access) Count(function, caller string) (access.Outcome, bool) {
 	return access.Outcome{Allowed: true}, true // This replica knows of another revision.
 }
 
-// refuse returns the answer to a request with the wrong key (RFC 6750, section 3).
+// refuse returns the answer to a request with the wrong key (RFC 6750, section 3), or to any if no key can be read.
 func refuse(answer http.Header, function string, r *access.Refusal) error {
+	if r.Reason == access.Closed {
+		return web.Unavailable(accessPause, "nobody can call %s now, because the keys of its callers cannot be read: its description has the reason", function)
+	}
 	status, challenge := http.StatusUnauthorized, fmt.Sprintf("Bearer realm=%q", function)
 	switch r.Reason {
 	case access.Missing:

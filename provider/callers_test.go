@@ -135,6 +135,16 @@ func TestKeysOfFunctions(t *testing.T) {
 	}
 	r.wantCode(t, 503, "/function/mnist", "X-API-Key", otherKey)
 	r.wantCode(t, 200, "/function/open")
+	r.controller.problem, r.controller.slight = "it is slow", true
+	for path, want := range map[string]int{"/system/function/mnist": 0, "/system/function/open": 1} {
+		var is types.FunctionStatus
+		if err := json.Unmarshal(r.do("GET", path, "").Body.Bytes(), &is); err != nil || int(is.AvailableReplicas) != want {
+			t.Errorf("%s: %d instances are available, want %d, %v", path, is.AvailableReplicas, want, err)
+		}
+		if problem := (*is.Annotations)[annotation.InferProblem]; strings.Contains(problem, "nobody can call it") != (want == 0) {
+			t.Errorf("%s: the problem is %q", path, problem)
+		}
+	}
 	// A new deployment finds a secret that has just come back past this server.
 	file := filepath.Join(secretsDir(t, r), "openfaas-fn", "keys")
 	if err := os.WriteFile(file, []byte(shopKey), 0o600); err != nil {
@@ -194,20 +204,33 @@ func TestKeysOfNamespaces(t *testing.T) {
 	r.wantCode(t, 401, "/function/mnist.team-a", "X-API-Key", shopKey)
 	r.wantCode(t, 200, "/function/mnist.team-a", "X-API-Key", otherKey)
 	update := func(text string) int { return r.do("PUT", "/system/namespace/team-a", text).Code }
-	if code := update(`{"name":"team-a","annotations":{"com.openfaas.infer.access":"../x"}}`); code != 400 {
-		t.Errorf("a wrong name: %d", code)
+	r.secret(t, "POST", "team-a", "nobody", "# nobody")
+	for _, name := range []string{"", "../x", "absent", "nobody"} {
+		for _, kind := range []string{"annotations", "labels"} {
+			text := fmt.Sprintf(`{"name":"team-a",%q:{"com.openfaas.infer.access":%q}}`, kind, name)
+			wantSentence(t, r.do("PUT", "/system/namespace/team-a", text), 400, "com.openfaas.infer.access is ")
+			wantSentence(t, r.do("POST", "/system/namespace/", strings.Replace(text, "team-a", "new", 1)), 400, "com.openfaas.infer.access is ")
+		}
 	}
+	r.wantCode(t, 200, "/function/mnist.team-a", "X-API-Key", otherKey)
 	if code := update(`{"name":"team-a","annotations":{"com.openfaas.infer.access":"keys"}}`); code != 202 {
 		t.Fatal(code)
 	}
 	r.wantCode(t, 200, "/function/mnist.team-a", "X-API-Key", shopKey)
 	r.wantCode(t, 401, "/function/mnist.team-a", "X-API-Key", otherKey)
 	r.wantCode(t, 200, "/function/mnist", "X-API-Key", otherKey)
-	if code := update(`{"name":"team-a","labels":{"com.openfaas.infer.access":"absent"}}`); code != 202 {
-		t.Fatal(code)
+	// What kubectl writes is not checked, and opens nothing.
+	for name, word := range map[string]string{"": `"\"\""`, "absent": `"absent"`} {
+		n := store.Namespace{Name: "team-a", Labels: map[string]string{annotation.InferAccess: name}}
+		if err := r.store.PutNamespace(n); err != nil {
+			t.Fatal(err)
+		}
+		followOnce(r)
+		r.wantCode(t, 503, "/function/mnist.team-a", "X-API-Key", shopKey)
+		wantSentence(t, r.do("POST", "/system/functions", deployment(in)), 400, `com.openfaas.infer.access of namespace team-a is `+word)
 	}
-	r.wantCode(t, 503, "/function/mnist.team-a", "X-API-Key", shopKey)
-	wantSentence(t, r.do("POST", "/system/functions", deployment(in)), 400, `com.openfaas.infer.access of namespace team-a is "absent"`)
+	// These two miss the objective. Those with a wrong key do not count.
+	wantMisses(t, r.do("GET", "/metrics", "").Body.String(), "mnist.team-a", 5, 2)
 	r.secret(t, "POST", "team-a", "own", shopKey)
 	r.deploy(t, func(d *types.FunctionDeployment) {
 		in(d)

@@ -31,8 +31,7 @@ func (c changes) text(w http.ResponseWriter, r *http.Request, limit int64) (web.
 	}
 	text, err := c.bodies.ReadText(w, r, limit)
 	if err != nil {
-		// Do not wait for the rest of the body.
-		w.Header().Set("Connection", "close")
+		web.CloseAfter(w, r)
 	}
 	return text, err
 }

@@ -39,7 +39,7 @@ func only(next http.Handler, who string, has func(*http.Request) bool) http.Hand
 			next.ServeHTTP(w, r)
 			return
 		}
-		w.Header().Set("Connection", "close") // The rest of a body would be read otherwise.
+		web.CloseAfter(w, r)
 		writeErrorOf(w, r, web.Refuse(http.StatusNotFound, "there is no route %q at this address, which is for %s", web.Clip(r.URL.Path), who))
 	})
 }

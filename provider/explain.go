@@ -34,7 +34,8 @@ func (s *Server) statusOf(d *deployed) Status {
 		if now.Problem != "" {
 			why += "; " + now.Problem
 		}
-		now.Problem = why
+		// Clients take a function with an available instance for one that answers.
+		now.Problem, now.Slight, now.AvailableReplicas = why, false, 0
 	}
 	return now
 }

@@ -47,7 +47,9 @@ type fakeController struct {
 	deployed   map[string]*Function
 	scaled     map[string]uint64
 	problem    string
-	reach      string
+	// slight: the problem keeps no instance from serving.
+	slight bool
+	reach  string
 	// refused are errors by image.
 	refused map[string]error
 	// missing is the argument of Restoring.
@@ -87,7 +89,7 @@ func (c *fakeController) Status(name string) (Status, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	_, ok := c.deployed[name]
-	return Status{Replicas: 2, AvailableReplicas: 1, Usage: cluster.Resources{CPU: 250, Memory: 1 << 20}, Problem: c.problem, Reach: c.reach}, ok
+	return Status{Replicas: 2, AvailableReplicas: 1, Usage: cluster.Resources{CPU: 250, Memory: 1 << 20}, Problem: c.problem, Slight: c.slight, Reach: c.reach}, ok
 }
 
 // brokenStore is a store on a full disk.

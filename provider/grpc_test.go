@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/encoding/gzip"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/dynamicpb"
 
 	"github.com/faas-infer/faas-infer/instance/frame"
@@ -407,6 +409,43 @@ func TestGRPCToPrograms(t *testing.T) {
 	wantCode(t, err, codes.InvalidArgument, "not as expected")
 }
 
+// A program without a model is not ready as a model, whatever it answers, and one that speaks the protocol is.
+func TestGRPCReadyOfPrograms(t *testing.T) {
+	model := `{"name":"program","inputs":[],"outputs":[]}`
+	r := guarded(t, nil)
+	r.secret(t, "POST", "openfaas-fn", "keys", shopKey)
+	var code int
+	answers := map[string]string{}
+	r.controller.dispatcher = programFunc{echo, func(w http.ResponseWriter, req *http.Request) {
+		w.WriteHeader(code)
+		io.WriteString(w, answers[strings.TrimPrefix(req.URL.Path, "/v2/models/program")])
+	}}
+	r.deploy(t, func(d *types.FunctionDeployment) {
+		d.Service, d.Annotations = "program", &map[string]string{annotation.InferAccess: "keys"}
+	})
+	c := dialGRPC(t, serveHTTP2(t, r, time.Minute, false))
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "x-api-key", shopKey)
+	for _, k := range []struct {
+		status         int
+		ready, whole   string
+		answer, itself bool
+	}{
+		{200, "hello", "hello", false, false}, {200, "", "", false, false}, {200, `{"a":1}`, `{"a":1}`, false, false},
+		{200, `{"ready":false}`, model, false, true}, {400, "no", "no", false, false}, {404, "no", "no", false, false}, {500, "no", "no", false, false},
+		{200, `{"name":"program","ready":true}`, model, true, true}, {200, "", model, true, true},
+	} {
+		code, answers["/ready"], answers[""] = k.status, k.ready, k.whole
+		got, err := c.call(t, ctx, inferService, "ModelReady", `name: "program"`)
+		if err != nil || strings.Contains(got.String(), "true") != k.answer {
+			t.Errorf("%+v: ready is %v, %v", k, got, err)
+		}
+		if _, err := c.call(t, ctx, inferService, "ModelMetadata", `name: "program"`); (err == nil) != k.itself || k.status == 200 && err != nil && status.Code(err) != codes.NotFound {
+			t.Errorf("%+v: metadata: %v", k, err)
+		}
+	}
+	c.wantStatus(t, "ModelReady", `name: "program"`, codes.Unauthenticated)
+}
+
 // Other requests may come over HTTP/2, too.
 func TestHTTP2Routes(t *testing.T) {
 	server := serveHTTP2(t, invoker(t, echo, nil), time.Minute, false)
@@ -425,5 +464,44 @@ func TestHTTP2Routes(t *testing.T) {
 		if resp.ProtoMajor != 2 || (path == "/healthz") != (got != body) {
 			t.Errorf("%s: %s over HTTP/%d with %d bytes", path, resp.Status, resp.ProtoMajor, len(got))
 		}
+	}
+}
+
+// A refusal before the end of a long body ends its stream only: the connection serves the next request.
+func TestRefusalsOverHTTP2KeepTheConnection(t *testing.T) {
+	r := invoker(t, echo, func(o *Options) { o.Bodies = web.NewBodyReader(1<<10, time.Minute, DefaultMaxHeld) })
+	server := serveHTTP2(t, r, time.Minute, false)
+	dials := 0
+	transport := &http.Transport{Protocols: new(http.Protocols), DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+		dials++
+		return new(net.Dialer).DialContext(ctx, network, address)
+	}}
+	transport.Protocols.SetUnencryptedHTTP2(true)
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport}
+	body := bytes.Repeat([]byte("x"), 2<<20)
+	for path, status := range map[string]int{"/function/mnist": 413, "/function/absent": 404, "/v1/embeddings": 413, "/system/functions": 413, "/nowhere": 404} {
+		for _, sized := range []bool{true, false} {
+			req, err := http.NewRequestWithContext(t.Context(), "POST", server.URL+path, bytes.NewReader(body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !sized {
+				req.ContentLength = -1
+			}
+			resp, err := client.Do(req)
+			if err != nil {
+				t.Errorf("%s: %v", path, err)
+				continue
+			}
+			text := make([]byte, max(0, resp.ContentLength))
+			if _, err := io.ReadFull(resp.Body, text); err != nil || len(text) == 0 || resp.StatusCode != status {
+				t.Errorf("%s: %d %q, %v, want %d", path, resp.StatusCode, text, err, status)
+			}
+			resp.Body.Close()
+		}
+	}
+	if dials != 1 {
+		t.Errorf("the client needed %d connections", dials)
 	}
 }

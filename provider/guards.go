@@ -92,7 +92,7 @@ func (c *callers) defaultOf(namespace string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err == nil {
-		// The name was checked, unless kubectl has set it: then there is no such secret.
+		// The name was checked, unless kubectl has set it: then there may be no such secret.
 		c.defaults[namespace], _ = annotation.NamespaceAccess(n.Annotations, n.Labels)
 	}
 	return c.defaults[namespace]
@@ -190,16 +190,23 @@ func (c *callers) validate(f *Function) error {
 		secret = c.defaultOf(f.Deployment.Namespace)
 		key += " of namespace " + f.Deployment.Namespace
 	}
+	return c.validateSecret(key, f.Deployment.Namespace, secret)
+}
+
+// validateSecret refuses a secret that a key of annotations names, "" for none, if its keys are missing or wrong. The
+// error is an [annotation.Error] then.
+func (c *callers) validateSecret(key, namespace, secret string) error {
 	if secret == "" {
 		return nil
 	}
-	content, err := c.read(source{f.Deployment.Namespace, secret})
+	of := source{namespace, secret}
+	content, err := c.read(of)
 	if err == nil {
 		_, err = access.Parse(content)
 	} else if web.StatusOf(err) != http.StatusBadRequest {
 		return err
 	}
-	c.reload(source{f.Deployment.Namespace, secret}) // It may be newer than what was read last.
+	c.reload(of) // It may be newer than what was read last.
 	if err != nil {
 		return &annotation.Error{Key: key, Value: secret, Why: "its keys cannot be read: " + err.Error()}
 	}

@@ -153,6 +153,9 @@ func TestWaitsForHangingFunctionsAreBounded(t *testing.T) {
 			hangs(t, nil, func(h *hanging) {
 				w, at := h.after(c.method, c.target, c.body)
 				wantSentence(t, w, 503, "f-0000", "restored")
+				if name == "a request" {
+					wantMisses(t, h.do("GET", "/metrics", "").Body.String(), "f-0000.openfaas-fn", 1, 1)
+				}
 				if at != c.want || w.Header().Get("Retry-After") != "1" {
 					t.Errorf("after %v, want it after %v; %v", at, c.want, w.Header())
 				}

@@ -49,7 +49,7 @@ func (s invocations) invokeFunction(w http.ResponseWriter, r *http.Request, name
 	}
 	if err != nil {
 		s.bodies.LimitRest(w, r)
-		web.WriteErrorBelow(w, path, err)
+		s.countRefusal(d, name, web.WriteErrorBelow(w, path, err), started)
 		return
 	}
 	web.IdentifyCall(w.Header(), r.Header, started)
@@ -83,6 +83,28 @@ func (s invocations) invokeFunction(w http.ResponseWriter, r *http.Request, name
 		return
 	}
 	code, late = s.dispatch(w, r, d, req, body)
+}
+
+// countRefusal counts a request that was refused before it was read: while the provider shuts down, while its
+// function is being restored, or while the keys of its callers cannot be read. Nothing is wrong with such a
+// request, so it misses the objective. One that its sender has to change does not count.
+func (s invocations) countRefusal(d *deployed, name string, code int, started time.Time) {
+	if code < http.StatusInternalServerError {
+		return
+	}
+	if d != nil {
+		d.metrics.Begin()
+		d.observe(code, false, started, nil)
+		return
+	}
+	a, err := resolve(name)
+	if err != nil || s.arriving.objective(a.full()) == 0 {
+		return
+	}
+	m := s.metrics.Function(a.full())
+	m.Begin()
+	m.ObserveRequest(code, time.Since(started))
+	m.ObserveObjective(code, false)
 }
 
 // endTrace ends the trace of a request to a function, nil if it is not sampled.
@@ -153,8 +175,7 @@ func (s invocations) receive(w http.ResponseWriter, r *http.Request, name, path 
 		*held, err = s.bodies.Read(w, r, name, int64(head))
 	}
 	if err != nil {
-		// Otherwise the rest of the body would be parsed as the next request.
-		w.Header()["Connection"] = []string{"close"}
+		web.CloseAfter(w, r)
 		return nil, err
 	}
 	req.Body = held.Content()

@@ -284,10 +284,19 @@ func TestAttainmentCountsRefusals(t *testing.T) {
 	if _, err := r.Invoke(t.Context(), "mnist", &frame.Request{Body: []byte("late")}); err != nil { // From the queue.
 		t.Fatal(err)
 	}
-	text := r.do("GET", "/metrics", "").Body.String()
-	for _, want := range []string{"faas_infer_slo_requests_total{function=\"mnist.openfaas-fn\"} 101\n", "faas_infer_slo_misses_total{function=\"mnist.openfaas-fn\"} 25\n"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("the metrics lack %q: %s", want, text)
+	wantMisses(t, r.do("GET", "/metrics", "").Body.String(), "mnist.openfaas-fn", 101, 25)
+	// Those that are refused before they are read count as well.
+	r.inFlight.Close()
+	r.do("POST", "/function/mnist", "in time")
+	wantMisses(t, r.do("GET", "/metrics", "").Body.String(), "mnist.openfaas-fn", 102, 26)
+}
+
+// wantMisses looks for a function's requests that count for its objective, and those that missed it.
+func wantMisses(t *testing.T, metrics, function string, requests, misses int) {
+	t.Helper()
+	for name, n := range map[string]int{"requests": requests, "misses": misses} {
+		if want := fmt.Sprintf("faas_infer_slo_%s_total{function=%q} %d\n", name, function, n); !strings.Contains(metrics, want) {
+			t.Errorf("the metrics lack %q: %s", want, metrics)
 		}
 	}
 }

@@ -75,7 +75,7 @@ func (s logRoutes) stream(w http.ResponseWriter, first *logs.Message, messages <
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	out := http.NewResponseController(w)
-	defer s.hurryAtShutdown(out)()
+	defer hurryAtShutdown(s.inFlight, out)()
 	encoder := json.NewEncoder(w)
 	encoder.SetEscapeHTML(false)
 	if first != nil && encoder.Encode(*first) != nil {
@@ -104,12 +104,12 @@ const lastWrite = time.Second
 
 // hurryAtShutdown sets a write deadline when the provider shuts down, so a client that
 // does not read cannot hold up shutdown. undo ends that.
-func (s logRoutes) hurryAtShutdown(out *http.ResponseController) (undo func()) {
+func hurryAtShutdown(inFlight *web.Gate, out *http.ResponseController) (undo func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
 		select {
-		case <-s.inFlight.Shut():
+		case <-inFlight.Shut():
 			_ = out.SetWriteDeadline(time.Now().Add(lastWrite)) // It fails if the client is gone.
 		case <-done:
 		}

@@ -86,7 +86,7 @@ func (s namespaceRoutes) describe(w http.ResponseWriter, r *http.Request) error 
 	return nil
 }
 
-// create is POST /system/namespace/[NAME]: 409 if it exists.
+// create is POST /system/namespace/[NAME]: 409 if it exists, 400 if it names a secret, which it cannot have yet.
 func (s namespaceRoutes) create(w http.ResponseWriter, r *http.Request) error {
 	given, err := s.read(w, r)
 	if err != nil {
@@ -98,6 +98,10 @@ func (s namespaceRoutes) create(w http.ResponseWriter, r *http.Request) error {
 	} else if web.StatusOf(err) != http.StatusNotFound {
 		return err
 	}
+	if secret, _ := annotation.NamespaceAccess(given.Annotations, given.Labels); secret != "" {
+		return &annotation.Error{Key: annotation.InferAccess, Value: secret,
+			Why: "a new namespace has no secrets; create the namespace without it, then the secret, and update the namespace"}
+	}
 	n := store.Namespace{Name: given.Name, Labels: given.Labels, Annotations: given.Annotations, CreatedAt: s.now().UTC()}
 	if err := s.store.PutNamespace(n); err != nil {
 		return fmt.Errorf("namespace %s was not created: %w", n.Name, err)
@@ -108,7 +112,7 @@ func (s namespaceRoutes) create(w http.ResponseWriter, r *http.Request) error {
 }
 
 // update is PUT /system/namespace/NAME: it replaces the labels and annotations, and
-// answers 404 if the namespace does not exist.
+// answers 404 if the namespace does not exist, 400 if it names a secret without keys for its functions.
 func (s namespaceRoutes) update(w http.ResponseWriter, r *http.Request) error {
 	given, err := s.read(w, r)
 	if err != nil {
@@ -116,6 +120,13 @@ func (s namespaceRoutes) update(w http.ResponseWriter, r *http.Request) error {
 	}
 	defer s.namespaceLocks.Lock(given.Name)()
 	n, err := s.namespaces.get(given.Name)
+	if err != nil {
+		return err
+	}
+	secret, err := annotation.NamespaceAccess(given.Annotations, given.Labels)
+	if err == nil {
+		err = s.callers.validateSecret(annotation.InferAccess, given.Name, secret)
+	}
 	if err != nil {
 		return err
 	}

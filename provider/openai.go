@@ -7,7 +7,9 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/faas-infer/faas-infer/provider/access"
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
@@ -72,15 +74,41 @@ func (s openAIRoutes) model(d *deployed) (openAIModel, bool) {
 	return m, d.Inference.IsInference && !d.isBroken() && (now.Problem == "" || now.Slight)
 }
 
-// list is GET /v1/models: the functions with an objective that can answer, in all namespaces.
+// visible decides which functions the sender of a request with a header may see: those that it may call. Their rates
+// do not count for that.
+type visible struct {
+	header http.Header
+	now    time.Time
+	// refused are the keys, by their guards, that the sender has for no function.
+	refused map[*guard]bool
+}
+
+// check returns why the sender may not call a function, nil if it may.
+func (v *visible) check(d *deployed) *access.Refusal {
+	p := d.policy.Load()
+	if p == nil {
+		return nil
+	}
+	if v.refused[p.guard] {
+		return &access.Refusal{Reason: access.Unknown}
+	}
+	_, _, refusal := p.identify(v.header, v.now)
+	if refusal != nil && refusal.Reason != access.Foreign { // The other reasons are the same for all of the guard's functions.
+		v.refused[p.guard] = true
+	}
+	return refusal
+}
+
+// list is GET /v1/models: the functions with an objective that can answer, in all namespaces, as far as the sender may
+// call them.
 func (s openAIRoutes) list(w http.ResponseWriter, r *http.Request) error {
 	if err := s.restored.wait(r.Context()); err != nil {
 		return err
 	}
-	models := []openAIModel{}
+	models, sender := []openAIModel{}, visible{r.Header, s.now(), map[*guard]bool{}}
 	for _, functions := range s.sorted().byNamespace {
 		for _, d := range functions {
-			if m, ok := s.model(d); ok {
+			if m, ok := s.model(d); ok && sender.check(d) == nil {
 				models = append(models, m)
 			}
 		}
@@ -90,7 +118,7 @@ func (s openAIRoutes) list(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// describe is GET /v1/models/ID. It waits for a function that is being restored or adopted as its requests do.
+// describe is GET /v1/models/ID, for those who may call it. It waits for a function that is being restored or adopted as its requests do.
 func (s openAIRoutes) describe(w http.ResponseWriter, r *http.Request, id string) error {
 	name, rest := splitPath("/"+id, "/")
 	if rest != "/" {
@@ -99,6 +127,12 @@ func (s openAIRoutes) describe(w http.ResponseWriter, r *http.Request, id string
 	d, _, err := s.lookUpOrWait(r.Context(), name)
 	if err != nil {
 		return err
+	}
+	if p := d.policy.Load(); p != nil {
+		if _, _, refusal := p.identify(r.Header, s.now()); refusal != nil {
+			d.metrics.Callers.Refuse(refusal.Reason)
+			return refuse(w.Header(), d.Name, refusal)
+		}
 	}
 	m, ok := s.model(d)
 	if !ok {
@@ -113,7 +147,7 @@ func (s openAIRoutes) describe(w http.ResponseWriter, r *http.Request, id string
 func (s openAIRoutes) invokeNamed(w http.ResponseWriter, r *http.Request, path string) error {
 	body, err := s.bodies.Read(w, r, "", int64(headSize(path, r.URL.RawQuery, r.Header)))
 	if err != nil {
-		w.Header()["Connection"] = []string{"close"} // Do not wait for the rest of the body.
+		web.CloseAfter(w, r)
 		return err
 	}
 	var named struct {

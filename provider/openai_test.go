@@ -2,18 +2,22 @@ package provider
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/golang-jwt/jwt/v5"
 	"github.com/openfaas/faas-provider/types"
 
 	"github.com/faas-infer/faas-infer/instance/frame"
+	"github.com/faas-infer/faas-infer/provider/annotation"
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
@@ -176,6 +180,63 @@ func TestOpenAIToPrograms(t *testing.T) {
 	if list := r.do("GET", "/v1/models", "").Body.String(); list != `{"data":[],"object":"list"}`+"\n" {
 		t.Errorf("a program is listed as a model: %s", list)
 	}
+}
+
+// A client sees the models that it may call, and no others.
+func TestOpenAIModelsOfCallers(t *testing.T) {
+	r := guarded(t, nil)
+	secret := []byte(strings.Repeat("s", 32))
+	text, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"aud": "tokens", "exp": now.Add(time.Minute).Unix()}).SignedString(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.secret(t, "POST", "openfaas-fn", "jwks", `{"keys":[{"kty":"oct","k":"`+base64.RawURLEncoding.EncodeToString(secret)+`"}]}`)
+	r.secret(t, "POST", "openfaas-fn", "keys", shopKey)
+	r.secret(t, "POST", "openfaas-fn", "gone", shopKey)
+	for name, access := range map[string]string{"keys": "keys", "more": "keys", "tokens": "jwks", "tokens-too": "jwks", "gone": "gone", "open": ""} {
+		r.deploy(t, func(d *types.FunctionDeployment) {
+			d.Service = name
+			(*d.Annotations)[annotation.InferRate] = "1/h"
+			if access != "" {
+				(*d.Annotations)[annotation.InferAccess] = access
+			}
+		})
+	}
+	if w := r.do("DELETE", "/system/secrets", `{"name":"gone"}`); w.Code != 202 {
+		t.Fatal(w.Body)
+	}
+	r.controller.problem, r.controller.slight = "it is slow", true
+	for _, c := range []struct {
+		credential string
+		want       []string
+		refusals   map[string]int
+	}{
+		{"", []string{"open"}, map[string]int{"keys": 401, "tokens": 401, "gone": 503}},
+		{otherKey, []string{"open"}, map[string]int{"keys": 401, "tokens": 401}},
+		{shopKey, []string{"keys", "more", "open"}, map[string]int{"tokens-too": 401, "gone": 503}},
+		{text, []string{"open", "tokens"}, map[string]int{"more": 401, "tokens-too": 403}},
+	} {
+		var list struct{ Data []openAIModel }
+		w := r.do("GET", "/v1/models", "", "Authorization", "Bearer "+c.credential)
+		if err := json.Unmarshal(w.Body.Bytes(), &list); err != nil || w.Code != 200 {
+			t.Fatal(err, w.Code)
+		}
+		var got []string
+		for _, m := range list.Data {
+			got = append(got, m.ID)
+			c.refusals[m.ID] = 200
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("the client with %q sees %q, want %q", c.credential, got, c.want)
+		}
+		for name, want := range c.refusals {
+			w := r.do("GET", "/v1/models/"+name, "", "Authorization", "Bearer "+c.credential)
+			if w.Code != want || (want == 401) != (w.Header().Get("WWW-Authenticate") != "") && want != 403 {
+				t.Errorf("%s with %q: %d %v, want %d", name, c.credential, w.Code, w.Header(), want)
+			}
+		}
+	}
+	r.wantCode(t, 200, "/function/open")
 }
 
 // The models are the functions with an objective that can answer, without credentials as invocations are.

@@ -20,6 +20,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider/console"
+	"github.com/faas-infer/faas-infer/provider/decisions"
 	"github.com/faas-infer/faas-infer/provider/grpc"
 	"github.com/faas-infer/faas-infer/provider/metrics"
 	"github.com/faas-infer/faas-infer/provider/web"
@@ -67,8 +68,12 @@ type Options struct {
 	// builder. They authenticate clients themselves. Without them the routes do not
 	// exist.
 	Build, PublicKey http.Handler
+	// Upload makes a bundle of an uploaded model, for POST /system/upload. If it is nil, the route answers 501.
+	Upload func(w http.ResponseWriter, r *http.Request) error
 	// Defaults reads the annotations that images set, nil for none.
 	Defaults Defaults
+	// Decisions has what was decided of late; nil for nothing. The server adds deployments.
+	Decisions *decisions.Log
 	// AccessKeys is a file with the keys of those who may call functions, for [access.Parse], "" for
 	// none. It holds for functions whose deployments and namespaces name no secret with keys.
 	AccessKeys string
@@ -123,6 +128,8 @@ type Server struct {
 	tracer      Tracer
 	nodes       func(context.Context) ([]cluster.Node, error)
 	defaults    Defaults
+	events      eventRoutes
+	upload      func(w http.ResponseWriter, r *http.Request) error
 	cors        web.CORS
 	hosts       web.Hosts
 	// functionUser is Options.FunctionUser.
@@ -139,6 +146,7 @@ type Server struct {
 	leaving atomic.Bool
 
 	registry
+	watcher    *watcher
 	callers    callers
 	namespaces namespaces
 	changes    changes
@@ -178,6 +186,7 @@ const functionLabel = "faas_function"
 func (s *Server) deployed(f *Function, dispatcher Dispatcher) *deployed {
 	d := &deployed{Function: f, dispatcher: dispatcher, metrics: s.metrics.Function(f.Name)}
 	d.forwarder, _ = dispatcher.(Forwarder)
+	d.metrics.SetObjective(f.Inference.SLO, f.Inference.Percentile/100)
 	labels := map[string]string{}
 	if of := f.Deployment.Labels; of != nil {
 		maps.Copy(labels, *of)
@@ -195,11 +204,12 @@ func New(o Options) *Server {
 	s := &Server{
 		store: o.Store, controller: o.Controller, metrics: o.Metrics, credentials: o.Credentials,
 		version: o.Version, now: o.Now, log: o.Logger,
-		secrets: o.Secrets, logs: o.Logs, tracer: o.Tracer, nodes: o.Nodes, defaults: o.Defaults, cors: web.NewCORS(o.CORSOrigins), hosts: web.NewHosts(o.Hosts), functionUser: o.FunctionUser, several: o.Several, behindGateway: o.BehindGateway, coldWait: o.ColdWait,
+		secrets: o.Secrets, logs: o.Logs, tracer: o.Tracer, nodes: o.Nodes, defaults: o.Defaults, events: eventRoutes{o.Decisions}, upload: o.Upload, cors: web.NewCORS(o.CORSOrigins), hosts: web.NewHosts(o.Hosts), functionUser: o.FunctionUser, several: o.Several, behindGateway: o.BehindGateway, coldWait: o.ColdWait,
 		sampledLog: o.Logger.Sample(&zerolog.BurstSampler{Burst: 5, Period: time.Second}),
 		inFlight:   cmp.Or(o.InFlight, web.NewGate()), namespaces: namespaces{o.Store},
 	}
 	s.arriving.shut = s.inFlight.Shut()
+	s.watcher = newWatcher(s)
 	if s.bodies = o.Bodies; s.bodies == nil {
 		s.bodies = web.NewBodyReader(DefaultMaxBody, DefaultBodyTimeout, DefaultMaxHeld)
 	}
@@ -207,6 +217,9 @@ func New(o Options) *Server {
 	s.calls = grpc.New(grpc.Options{Handler: s.Handler(), Bodies: s.bodies, Charged: chargedName, Version: o.Version.Release, Ready: s.ready, Shut: s.inFlight.Shut()})
 	if s.now == nil {
 		s.now = time.Now
+	}
+	if s.upload == nil {
+		s.upload = noUpload
 	}
 	s.started = s.now()
 	s.callers = callers{secrets: s.secrets, namespaces: s.namespaces, file: o.AccessKeys, rates: o.Rates, now: s.now, log: s.log,
@@ -238,6 +251,12 @@ func (s *Server) routes(prometheus http.Handler) {
 	s.system.Handle("/system/info", s.route(byMethod{http.MethodGet: gatewayRoutes{s}.info}))
 	s.system.Handle("/system/alert", s.route(byMethod{http.MethodPost: gatewayRoutes{s}.alert}))
 	s.system.Handle("/system/telemetry", s.route(byMethod{http.MethodGet: s.telemetry}))
+	s.system.Handle("/system/upload", unlessDraining(s.inFlight, s.route(byMethod{http.MethodPost: s.upload})))
+	s.system.Handle("/system/events", s.route(byMethod{http.MethodGet: s.events.list}))
+	stats := statsRoutes{s}
+	s.system.Handle("/system/stats", s.route(byMethod{http.MethodGet: stats.show}))
+	s.system.Handle("/system/stream", s.route(byMethod{http.MethodGet: stats.stream}))
+	s.system.Handle("/system/plan/"+nameExpression, s.route(byMethod{http.MethodPost: stats.plan}))
 	absent := func(a address) error {
 		_, err := s.find(a)
 		if s.restored.isMissing(a.full()) {

@@ -10,6 +10,7 @@ import (
 	"github.com/openfaas/faas-provider/types"
 
 	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/provider/decisions"
 	"github.com/faas-infer/faas-infer/provider/store"
 	"github.com/faas-infer/faas-infer/provider/web"
 )
@@ -63,9 +64,13 @@ func (s *Server) deploy(w http.ResponseWriter, r *http.Request) error {
 		s.log.Warn().Err(unread).Str("function", f.Name).Msg("the image's annotations could not be read")
 	}
 	if err := s.replaceFunction(r.Context(), before, f); err != nil {
+		if r.Context().Err() == nil {
+			s.events.log.Add(s.now(), f.Name, decisions.Reject, decisions.Fields{Image: d.Image, Error: web.Conceal(err.Error())})
+		}
 		return err
 	}
 	s.log.Info().Str("function", f.Name).Str("image", d.Image).Uint64("revision", f.Revision).Msg("deployed")
+	s.events.decidedDeployment(s, before, f)
 	w.WriteHeader(http.StatusAccepted)
 	return nil
 }
@@ -168,7 +173,11 @@ func (s *Server) removeFunction(ctx context.Context, a address) error {
 	if err := s.store.DeleteFunction(a.namespace, a.name); err != nil && !errors.Is(err, store.ErrAbsent) {
 		return fmt.Errorf("function %s was not deleted: %w", d.Name, err)
 	}
-	return s.end(ctx, d)
+	if err := s.end(ctx, d); err != nil {
+		return err
+	}
+	s.events.log.Add(s.now(), d.Name, decisions.Delete, decisions.Fields{})
+	return nil
 }
 
 // describe is GET /system/function/NAME. The query usage=true adds the CPU and memory
@@ -262,6 +271,7 @@ func (s *Server) rescale(d *deployed, n uint64) error {
 	}
 	s.publish(s.deployed(&f, d.dispatcher))
 	s.log.Info().Str("function", d.Name).Uint64("replicas", n).Msg("scaled")
+	s.events.log.Add(s.now(), d.Name, decisions.Scale, decisions.Fields{Replicas: &n})
 	return nil
 }
 

@@ -293,7 +293,7 @@ func (p *pass) stop(v *view, in Running, why Why) {
 		p.gone = map[cluster.InstanceID]bool{}
 	}
 	p.gone[in.ID] = true
-	p.plan.Stop = append(p.plan.Stop, Stop{v.Name, in.ID, why})
+	p.plan.Stop = append(p.plan.Stop, Stop{v.Name, in.ID, reasonOf(v, why).ofIdle(p.now, &in)})
 	p.changed(v)
 	v.remove(in.ID)
 	for _, s := range slices.Clone(v.shadows) {
@@ -304,9 +304,13 @@ func (p *pass) stop(v *view, in Running, why Why) {
 }
 
 // start plans the starts of instances that were placed for v.
-func (p *pass) start(v *view, placed []placing.Placed) {
+func (p *pass) start(v *view, placed []placing.Placed, why Why) {
+	reason := reasonOf(v, why)
 	for _, x := range placed {
-		s := Start{Function: v.Name, Revision: v.Revision, Artefact: x.Artefact, Config: x.Config, Exec: x.Exec, Mean: x.Mean, Node: x.Node, Nodes: x.Nodes, Device: x.Device, Timeout: x.Timeout}
+		s := Start{
+			Function: v.Name, Revision: v.Revision, Artefact: x.Artefact, Config: x.Config, Exec: x.Exec, Mean: x.Mean,
+			Node: x.Node, Nodes: x.Nodes, Device: x.Device, Timeout: x.Timeout, Reason: reason,
+		}
 		s.After = leavingAny(p, &x)
 		p.plan.Start = append(p.plan.Start, s)
 		v.started++
@@ -360,14 +364,14 @@ func (p *pass) first(v *view) {
 	}
 	d := v.wanted(max(v.demand, capacity.SomeLoad))
 	d.Limit = v.Max
-	left := p.space().Schedule(d, 1)
+	left, why := p.space().Schedule(d, 1), whyStart(v)
 	if left.Reason == placing.NoRoom && p.evict(v, d) {
 		if p.unpark(v, v.wakes); len(v.live) > 0 {
 			return
 		}
 		left = p.space().Schedule(d, 1)
 	}
-	p.start(v, left.Placed)
+	p.start(v, left.Placed, why)
 	if len(left.Placed) == 0 {
 		p.unplaced(v, left)
 	}
@@ -409,7 +413,7 @@ func (p *pass) alone(v *view) {
 	if left.Reason != placing.None && p.rearrange(v, left) {
 		return
 	}
-	p.start(v, left.Placed)
+	p.start(v, left.Placed, whyStart(v))
 	if left.Reason != placing.None {
 		p.unplaced(v, left)
 	}
@@ -424,7 +428,7 @@ func (p *pass) fill(v *view) {
 	}
 	for v.mayGrow() && v.count() < v.floor {
 		left := p.space().Schedule(v.wanted(capacity.SomeLoad), 1)
-		p.start(v, left.Placed)
+		p.start(v, left.Placed, Minimum)
 		if len(left.Placed) == 0 {
 			p.unplaced(v, left)
 		}

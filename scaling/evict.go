@@ -60,6 +60,7 @@ func evictAny(p *pass, v *view, d capacity.Demand, others [][]victim) bool {
 		best = evictForSet(p, v, choices, others, own)
 	}
 	for _, x := range best {
+		before := len(p.plan.Stop)
 		if x.tier == 0 {
 			p.engine.clock = max(p.engine.clock, x.worth)
 		}
@@ -67,6 +68,9 @@ func evictAny(p *pass, v *view, d capacity.Demand, others [][]victim) bool {
 			stopShadow(p, x.view, x.Running, Evicted)
 		} else {
 			p.stop(x.view, x.Running, evictedWhy(x))
+		}
+		for i := before; i < len(p.plan.Stop); i++ {
+			p.plan.Stop[i].For = v.Name
 		}
 		give(p.space(), &x.Running)
 		x.view.yielding = x.view != v

@@ -45,7 +45,7 @@ func (p *pass) exchange() {
 		p.stop(v, v.live[at], Rearranged)
 	}
 	for _, s := range step.Start {
-		p.start(views[s.Function], []placing.Placed{s.Placed})
+		p.start(views[s.Function], []placing.Placed{s.Placed}, Rearranged)
 	}
 }
 

@@ -47,6 +47,7 @@ type Pair struct {
 	Function string
 	// ID is the shadow's.
 	ID, Body cluster.InstanceID
+	Reason
 }
 
 // findShadows finds the shadows of the live instances. What a plan knows of a paired instance is that of
@@ -207,7 +208,7 @@ func reassignShadows(p *pass, v *view) {
 			continue
 		}
 		v.shadows[slices.IndexFunc(v.shadows, func(x Running) bool { return x.ID == s.ID })].Body = v.live[best].ID
-		p.plan.Pair = append(p.plan.Pair, Pair{v.Name, s.ID, v.live[best].ID})
+		p.plan.Pair = append(p.plan.Pair, Pair{v.Name, s.ID, v.live[best].ID, reasonOf(v, Load)})
 		p.changed(v)
 		join(v, best, pairingOf(v, &v.live[best], s.Part))
 	}
@@ -292,7 +293,7 @@ func startShadow(p *pass, v *view, i, place int) {
 	p.space().Take(place, with.Config.Resources, v.Tenant)
 	p.plan.Start = append(p.plan.Start, Start{
 		Function: v.Name, Revision: v.Revision, Artefact: in.Artefact, Config: with.Config, Node: p.space().Places[place].Name,
-		After: p.leaving(place), Role: cluster.Shadow, Part: with.Part, Body: in.ID,
+		After: p.leaving(place), Role: cluster.Shadow, Part: with.Part, Body: in.ID, Reason: reasonOf(v, Load),
 	})
 	// A later resize of the same pass would be of another quota than the pair's.
 	p.changed(v)
@@ -306,7 +307,7 @@ func stopShadow(p *pass, v *view, s Running, why Why) {
 	}
 	p.gone[s.ID] = true
 	p.plan.Pair = slices.DeleteFunc(p.plan.Pair, func(x Pair) bool { return x.ID == s.ID })
-	p.plan.Stop = append(p.plan.Stop, Stop{v.Name, s.ID, why})
+	p.plan.Stop = append(p.plan.Stop, Stop{v.Name, s.ID, reasonOf(v, why)})
 	v.shadows = slices.DeleteFunc(v.shadows, func(x Running) bool { return x.ID == s.ID })
 	p.changed(v)
 	if i := bodyOf(v, &s); i >= 0 {

@@ -23,11 +23,12 @@ func (p *pass) park(v *view) {
 		if in.State != cluster.Ready || in.Nodes != nil {
 			continue
 		}
+		reason := reasonOf(v, Idle).ofIdle(p.now, &in)
 		p.changed(v)
 		v.live = slices.Delete(v.live, i, i+1)
 		in.Parked = true
 		v.parked = append(v.parked, in)
-		p.plan.Park = append(p.plan.Park, Park{v.Name, in.ID})
+		p.plan.Park = append(p.plan.Park, Park{v.Name, in.ID, reason})
 	}
 }
 
@@ -47,16 +48,24 @@ func (v *view) stuck(set []Running) bool {
 // nodes have room. That takes no time; a new instance would have to start.
 func (p *pass) unpark(v *view, wanted func() bool) {
 	for i := 0; i < len(v.parked) && wanted(); {
-		if !p.unparkOne(v, i) {
+		why := whyStart(v)
+		switch {
+		case why != Load || v.residual() > 0:
+		case v.count() < v.floor:
+			why = Minimum
+		default:
+			why = PeakLoad
+		}
+		if !p.unparkOne(v, i, why) {
 			i++
 		}
 	}
 }
 
 // unparkOne unparks v's i-th parked instance and reports whether there was room.
-func (p *pass) unparkOne(v *view, i int) bool {
+func (p *pass) unparkOne(v *view, i int, why Why) bool {
 	in := v.parked[i]
-	if !p.wake(v, &in) {
+	if !p.wake(v, &in, why) {
 		return false
 	}
 	p.changed(v)
@@ -74,7 +83,7 @@ func (p *pass) unparkOld(v *view) {
 		return
 	}
 	for i := range v.old {
-		if v.old[i].Parked && p.wake(v, &v.old[i]) {
+		if v.old[i].Parked && p.wake(v, &v.old[i], Waiting) {
 			return
 		}
 	}
@@ -82,7 +91,7 @@ func (p *pass) unparkOld(v *view) {
 
 // wake gives a parked instance of v the share that it had. If that does not fit, it takes
 // the CPU quota for the same threads that serves most. It reports whether there was room.
-func (p *pass) wake(v *view, in *Running) bool {
+func (p *pass) wake(v *view, in *Running, why Why) bool {
 	place, ok := p.space().Find(in.Node)
 	if !ok {
 		return false
@@ -98,7 +107,7 @@ func (p *pass) wake(v *view, in *Running) bool {
 	p.space().Grow(place, share(in.Config), in.Device)
 	in.Parked, v.woken = false, true
 	p.plan.Unpark = append(p.plan.Unpark, Unpark{
-		Resize{Function: v.Name, ID: in.ID, Config: in.Config, Exec: in.Exec, Mean: in.Mean}, p.leaving(place),
+		Resize{Function: v.Name, ID: in.ID, Config: in.Config, Exec: in.Exec, Mean: in.Mean, Reason: reasonOf(v, why)}, p.leaving(place),
 	})
 	return true
 }

@@ -208,6 +208,7 @@ type Start struct {
 	Role cluster.Role
 	Part string
 	Body cluster.InstanceID
+	Reason
 }
 
 // Resize changes an instance's CPU quota while it runs: the node's free CPU serves a
@@ -220,6 +221,7 @@ type Resize struct {
 	// Exec and Mean are the predicted times of a full batch under Config, as
 	// in [capacity.Candidate].
 	Exec, Mean time.Duration
+	Reason
 }
 
 // Park lets an instance give back its CPU and GPU share and keep its memory, if it is
@@ -227,6 +229,7 @@ type Resize struct {
 type Park struct {
 	Function string
 	ID       cluster.InstanceID
+	Reason
 }
 
 // Unpark lets a parked instance take a share and serve again. It takes no longer than a
@@ -242,29 +245,8 @@ type Unpark struct {
 type Stop struct {
 	Function string
 	ID       cluster.InstanceID
-	Why      Why
+	Reason
 }
-
-// Why is the reason to stop an instance, in the form of a log field or a metric's label.
-type Why string
-
-// The reasons to stop an instance.
-const (
-	// Idle: the function had no request for its keep-alive time.
-	Idle Why = "idle"
-	// Surplus: the others carry the load (§3.2, case (iii)).
-	Surplus Why = "surplus"
-	// OverMax: the function has more instances than it may have.
-	OverMax Why = "over-max"
-	// Superseded: it is of an older revision.
-	Superseded Why = "superseded"
-	// Evicted: a function without any instance needs the room.
-	Evicted Why = "evicted"
-	// Unpaired: it is a shadow whose body is gone, and no other needs it. Or it may help no more.
-	Unpaired Why = "unpaired"
-	// Rearranged: fewer, larger instances carry more in the same room.
-	Rearranged Why = "rearranged"
-)
 
 // Unplaced is load for which there is no instance.
 type Unplaced struct {

@@ -71,7 +71,7 @@ func (p *pass) replace(v *view, fresh placing.Placement, emptied *placing.Room) 
 			p.stop(v, in, Rearranged)
 		}
 	}
-	p.start(v, missing)
+	p.start(v, missing, Rearranged)
 	if fresh.Reason != placing.None {
 		p.unplaced(v, fresh)
 	}

@@ -50,17 +50,18 @@ func (p *pass) stretch(v *view) {
 		}
 		if c, ok := capacity.Raise(larger, in.Config.CPU+p.space().Places[place].Free.CPU, v.bounds(in).Up, residual); ok {
 			p.space().Grow(place, c.Config.Resources.Sub(in.Config.Resources), in.Device)
-			p.resize(v, i, c)
+			p.resize(v, i, c, Load)
 		}
 	}
 }
 
 // resize plans a new quota for v's i-th instance.
-func (p *pass) resize(v *view, i int, to capacity.Choice) {
+func (p *pass) resize(v *view, i int, to capacity.Choice, why Why) {
+	reason := reasonOf(v, why)
 	p.changed(v)
 	in := &v.live[i]
 	in.Config, in.Exec, in.Mean = to.Config, to.Exec, to.Mean
-	r := Resize{Function: v.Name, ID: in.ID, Config: to.Config, Exec: to.Exec, Mean: to.Mean}
+	r := Resize{Function: v.Name, ID: in.ID, Config: to.Config, Exec: to.Exec, Mean: to.Mean, Reason: reason}
 	if at := slices.IndexFunc(p.plan.Resize, func(x Resize) bool { return x.ID == in.ID }); at >= 0 {
 		p.plan.Resize[at] = r
 		return
@@ -196,6 +197,6 @@ func (p *pass) relax(v *view) {
 		}
 	}
 	if best >= 0 {
-		p.resize(v, best, to)
+		p.resize(v, best, to, Surplus)
 	}
 }

@@ -58,6 +58,9 @@ type view struct {
 	yielded bool
 	// short is why this plan leaves load unplaced.
 	short placing.Reason
+	// carried is what the instances carried before the plan, valid if reasoned.
+	carried  float64
+	reasoned bool
 	// allowed caches the result of pass.allowed.
 	allowed placing.Allowed
 	// atDemand and atPeak cache the ranges of candidates at the demand and at the peak.

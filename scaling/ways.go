@@ -102,9 +102,9 @@ func serve(p *pass, v *view) {
 		switch w := &all[best]; w.kind {
 		case quota:
 			p.space().Grow(w.place, w.to.Config.Resources.Sub(v.live[w.at].Config.Resources), v.live[w.at].Device)
-			p.resize(v, w.at, w.to)
+			p.resize(v, w.at, w.to, Load)
 		case unpark:
-			if !p.unparkOne(v, w.at) {
+			if !p.unparkOne(v, w.at, Load) {
 				return
 			}
 		case shadowHere, shadowElsewhere:

@@ -94,7 +94,7 @@ func (p *platform) Open(ctx context.Context, b command.Base) (parts command.Part
 	if err != nil {
 		return parts, err
 	}
-	if parts.Build, err = p.builder(); err != nil {
+	if err := p.openBuilder(&parts); err != nil {
 		return parts, err
 	}
 	parts.PublicKey = http.HandlerFunc(build.PublicKey)
@@ -109,17 +109,23 @@ func (p *platform) Open(ctx context.Context, b command.Base) (parts command.Part
 	return parts, nil
 }
 
-// builder returns the handler of faas-cli's remote builder, which pushes images to a
+// openBuilder sets the handlers of faas-cli's remote builder and of uploads, which push images to a
 // registry.
-func (p *platform) builder() (http.Handler, error) {
+func (p *platform) openBuilder(parts *command.Parts) error {
 	if !p.flags.Builds() {
-		return p.flags.Builder(p.base.Log, nil)
+		parts.Build = http.HandlerFunc(build.Disabled)
+		return nil
 	}
 	publish, err := p.flags.publish.publisher(p.flags.plain)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return p.flags.Builder(p.base.Log, publish)
+	builder, err := p.flags.Builder(p.base.Log, publish)
+	if err != nil {
+		return err
+	}
+	parts.Build, parts.Upload = builder, builder.Upload
+	return nil
 }
 
 // openObjects opens the state that is kept in the cluster.
@@ -234,7 +240,7 @@ func (p *platform) openControllers(opening context.Context) (command.Controller,
 		Client: p.core, Usage: p.metrics, Functions: p.objects.Lookup, Profiles: p.profiles, User: f.user, Local: f.instances.local,
 		Watchdog: p.watchdog(), Certify: p.certify, Dial: b.Identity.Dial,
 		PullPolicy: corev1.PullPolicy(f.pullPolicy), Leading: p.election.Leading, Peers: p.listeners(),
-		Metrics: b.Metrics, Logger: b.Log, ColdWait: o.ColdWait, QueueLimit: o.QueueLimit, BodyTimeout: f.BodyTimeout(), Tick: tick,
+		Metrics: b.Metrics, Logger: b.Log, Decisions: b.Decisions, ColdWait: o.ColdWait, QueueLimit: o.QueueLimit, BodyTimeout: f.BodyTimeout(), Tick: tick,
 	})
 	if err != nil {
 		return nil, errors.Join(err, p.control.Close(opening))
@@ -283,7 +289,7 @@ func (p *platform) serve(ctx context.Context, s *provider.Server, c command.Cont
 		}
 	})
 	p.watching.Go(func() {
-		err := p.objects.Watch(ctx, objects.Watching{Target: s, Leading: p.election.Leading, Status: c.Status, Resolved: p.images.resolved, Recount: p.backend.Recount, Defaults: p.images.brought, Problem: func(name string) string {
+		err := p.objects.Watch(ctx, objects.Watching{Target: s, Leading: p.election.Leading, Status: c.Status, Resolved: p.images.resolved, Recount: p.backend.Recount, Defaults: p.images.brought, Decisions: p.base.Decisions, Problem: func(name string) string {
 			d, _ := c.Describe(name)
 			return d.Problem
 		}})

@@ -143,12 +143,12 @@ func (r *TargetResult) AddTo(rep *report.Report, prefix string) {
 	add := func(name string, value float64, unit, note string) { rep.Add(prefix+name, value, unit, note) }
 	add("offered.rps", r.Offered, "1/s", "")
 	add("achieved.rps", r.Achieved, "1/s", "answered well, over the time until the last answer")
-	add("latency.p50_ms", ms(r.Latency.P50), "ms", "from the intended time of sending")
+	add("latency.p50_ms", ms(r.Latency.P50), "ms", "of good answers, from the intended time of sending")
 	add("latency.p95_ms", ms(r.Latency.P95), "ms", "")
 	add("latency.p99_ms", ms(r.Latency.P99), "ms", "")
 	add("latency.max_ms", ms(r.Latency.Max), "ms", "")
 	if r.SLO > 0 {
-		add("within_slo.share", r.WithinSLO, "", fmt.Sprintf("of all requests, SLO %v", r.SLO))
+		add("within_slo.share", r.WithinSLO, "", fmt.Sprintf("of all requests, also those refused, failed or not sent; SLO %v", r.SLO))
 	}
 	add("requests.sent", float64(r.Requests-r.Dropped), "", "")
 	add("requests.good", float64(r.Good), "", "")

@@ -3,18 +3,15 @@ package report
 import (
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
-	"golang.org/x/term"
 )
 
 // ProgressBar returns a function that draws how much is done on w if it is a
-// terminal, and does nothing if it is not.
+// terminal that can move its cursor, and does nothing if it is not.
 func ProgressBar(w io.Writer, what string) func(done, total int) {
-	f, ok := w.(*os.File)
-	if !ok || !term.IsTerminal(int(f.Fd())) {
+	if !Interactive(w) {
 		return func(int, int) {}
 	}
 	var bar *progressbar.ProgressBar

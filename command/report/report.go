@@ -38,7 +38,7 @@ type Report struct {
 
 // New starts a report of command, run now on this machine by this build.
 func New(command string, now time.Time) *Report {
-	return &Report{Command: command, Machine: Machine(), Commit: commit(), Date: now.UTC().Format(time.RFC3339), Results: []Result{}}
+	return &Report{Command: command, Machine: Machine(), Commit: Version(), Date: now.UTC().Format(time.RFC3339), Results: []Result{}}
 }
 
 // Add appends a figure.
@@ -95,8 +95,8 @@ func Machine() string {
 	return fmt.Sprintf("%s × %d", name, runtime.NumCPU())
 }
 
-// commit returns the source's commit as the linker or the Go toolchain recorded it.
-func commit() string {
+// Version returns the source's commit as the linker or the Go toolchain recorded it, "unknown" without.
+func Version() string {
 	if Commit != "" {
 		return Commit
 	}

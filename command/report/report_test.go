@@ -87,7 +87,7 @@ func TestMachineAndCommit(t *testing.T) {
 	if m := Machine(); !strings.Contains(m, " × ") {
 		t.Errorf("machine %q", m)
 	}
-	if commit() == "" {
+	if Version() == "" {
 		t.Error("no commit")
 	}
 	t.Cleanup(func() { Commit = "" })

@@ -15,7 +15,7 @@ import (
 // that there are none of one kind.
 func Documents(root string) ([]string, error) {
 	var all []string
-	for _, pattern := range []string{"[A-Z]*.md", "docs/*.md", "docs/design/*.md", "docs/kubernetes/*.md", "docs/reproduction/*.md"} {
+	for _, pattern := range []string{"[A-Z]*.md", "docs/*.md", "docs/design/*.md", "docs/kubernetes/*.md", "docs/runbooks/*.md", "docs/reproduction/*.md"} {
 		found, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil || len(found) == 0 {
 			return nil, fmt.Errorf("there is no document %s in %s: %w", pattern, root, err)

@@ -52,7 +52,12 @@ func LibraryPath() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%w: %s is not set and there is no cache folder: %w", ErrNoLibrary, LibraryEnv, err)
 	}
-	return filepath.Join(cache, "faas-infer", "onnxruntime", LibraryVersion, "libonnxruntime.so"), nil
+	return libraryIn(cache), nil
+}
+
+// libraryIn returns the path of the library in a user's cache.
+func libraryIn(cache string) string {
+	return filepath.Join(cache, "faas-infer", "onnxruntime", LibraryVersion, "libonnxruntime.so")
 }
 
 // Load loads the library into the process, from LibraryPath if path is empty, without its
@@ -72,7 +77,7 @@ func Load(path string) error {
 		}
 	}
 	if _, err := os.Stat(path); err != nil {
-		return fmt.Errorf("%w (run `make onnxruntime`, or set %s): %w", ErrNoLibrary, LibraryEnv, err)
+		return fmt.Errorf("%w (run `faas-infer setup` or `make onnxruntime`, or set %s): %w", ErrNoLibrary, LibraryEnv, err)
 	}
 	if err := engine.DisableTelemetry(); err != nil {
 		return err

@@ -349,7 +349,7 @@ func (x *infaasScaler) follow(plan *scaling.Plan, app *application, want []int) 
 			x.start(plan, app, i, n-running)
 		case n < running:
 			in := x.emptiest(app.instances[i])
-			plan.Stop = append(plan.Stop, scaling.Stop{Function: app.function.Name, ID: in.ID, Why: scaling.Surplus})
+			plan.Stop = append(plan.Stop, scaling.Stop{Function: app.function.Name, ID: in.ID, Reason: scaling.Reason{Why: scaling.Surplus}})
 		}
 	}
 }

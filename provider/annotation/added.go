@@ -55,6 +55,16 @@ func keysBelow(prefix string) []string {
 	return all
 }
 
+// Keys lists the keys that Parse reads, with those of rooms, in their order.
+func Keys() []string {
+	all := slices.Clone(scaleKeys)
+	for prefix := range knownKeys {
+		all = append(all, keysBelow(prefix)...)
+	}
+	slices.Sort(all)
+	return all
+}
+
 // noSuchKey refuses a key that nothing reads.
 func noSuchKey(key, value, prefix string) *Error {
 	why := "there is no such key; it must be one of " + strings.Join(keysBelow(prefix), ", ")

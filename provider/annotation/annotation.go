@@ -344,6 +344,21 @@ func parse(d types.FunctionDeployment) (Inference, error) {
 	return in, nil
 }
 
+// Objective returns the SLO of a function that a provider describes, 0 if it has none. A description also has
+// annotations that a deployment cannot have.
+func Objective(f types.FunctionStatus) time.Duration {
+	var in Inference
+	for _, of := range []*map[string]string{f.Labels, f.Annotations} {
+		if of == nil || (*of)[SLOLatency] == "" {
+			continue
+		}
+		if err := in.set(SLOLatency, (*of)[SLOLatency]); err != nil {
+			return 0 // The function is described because it is broken.
+		}
+	}
+	return in.SLO
+}
+
 // checkRetry refuses annotations that package retry cannot read. Package retry reads them
 // again after a queued request has failed, when no user would see the error.
 func checkRetry(d types.FunctionDeployment) error {

@@ -92,25 +92,23 @@ func weight(key, value string) (float64, error) {
 // function, and instances do not depend on them.
 func OfCallers(key string) bool { return key == InferAccess || key == InferRate }
 
-// secretWithKeys reads the name of a secret with the keys of callers.
+// secretWithKeys reads the name of a secret with the keys of callers. With an error it returns the quoted value, by
+// whose name there is no secret: where the value counts all the same, nobody may call.
 func secretWithKeys(value string) (string, error) {
 	if !IsSecret(value) {
-		return "", &Error{Key: InferAccess, Value: value, Why: "it must name a secret with keys: " + SecretRule, Example: "api-keys"}
+		return strconv.Quote(value), &Error{Key: InferAccess, Value: value, Why: "it must name a secret with keys: " + SecretRule, Example: "api-keys"}
 	}
 	return value, nil
 }
 
-// ofCallers returns the settings in a wrong deployment that say who may call the function and how often. A name that
-// no secret can have is quoted: there is no such secret, so nobody may call.
+// ofCallers returns the settings in a wrong deployment that say who may call the function and how often.
 func ofCallers(d types.FunctionDeployment) (in Inference) {
 	for _, keys := range []*map[string]string{d.Labels, d.Annotations} { // An annotation counts before a label.
 		if keys == nil {
 			continue
 		}
 		if value, named := (*keys)[InferAccess]; named {
-			if in.Access = value; !IsSecret(value) {
-				in.Access = strconv.Quote(value)
-			}
+			in.Access, _ = secretWithKeys(value)
 		}
 		if rate, ok := access.ParseRate((*keys)[InferRate]); ok {
 			in.Rate = rate
@@ -120,12 +118,11 @@ func ofCallers(d types.FunctionDeployment) (in Inference) {
 }
 
 // NamespaceAccess returns the secret that a namespace's annotations or labels name for its functions, ""
-// for none. The error, an *[Error], says that it cannot be a secret's name.
+// for none. The error, an *[Error], says that it cannot be a secret's name; where kubectl has set it, nobody may call then.
 func NamespaceAccess(annotations, labels map[string]string) (string, error) {
 	for _, keys := range []map[string]string{annotations, labels} {
 		if value, named := keys[InferAccess]; named {
-			_, err := secretWithKeys(value)
-			return value, err
+			return secretWithKeys(value)
 		}
 	}
 	return "", nil

@@ -50,8 +50,7 @@ func (q *Queue) Accept(w http.ResponseWriter, r *http.Request, name, path string
 	}
 	body, err := q.body(w, r, full)
 	if err != nil {
-		// Otherwise the rest of the body would be parsed as the next request.
-		w.Header().Set("Connection", "close")
+		web.CloseAfter(w, r)
 		return err
 	}
 	defer body.Release()
@@ -76,7 +75,8 @@ func (q *Queue) Accept(w http.ResponseWriter, r *http.Request, name, path string
 	return nil
 }
 
-// checkHeaders refuses a deadline or a time to keep the result that cannot be understood.
+// checkHeaders refuses a deadline or a time to keep the result that cannot be understood, and the latter where no
+// result can be kept.
 func (q *Queue) checkHeaders(h http.Header) error {
 	if _, err := parseDuration(h, deadlineHeader, maxDeadline); err != nil {
 		return err
@@ -85,6 +85,13 @@ func (q *Queue) checkHeaders(h http.Header) error {
 	if err == nil && keep > 0 && q.options.MaxResults <= 0 {
 		err = web.Refuse(http.StatusBadRequest,
 			"this provider keeps no results (--async-results 0): leave the header %s out", keepHeader)
+	}
+	if err == nil && keep > 0 && q.broker.ID(0) == "" { // Nobody could ask for the result.
+		if !q.executor.states.settled() {
+			return unavailable(errors.New("its NATS server does not yet keep results"))
+		}
+		err = web.Refuse(http.StatusBadRequest,
+			"this provider keeps no results, because its NATS server has no room for them: leave the header %s out", keepHeader)
 	}
 	return err
 }

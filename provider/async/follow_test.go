@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
+
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider/async/queue"
 	"github.com/faas-infer/faas-infer/provider/async/retry"
@@ -418,6 +420,38 @@ func TestKeepsNoResults(t *testing.T) {
 	r := start(t, nil, nil)
 	if w := r.do("POST", "/async-function/echo", "x", keepHeader, "10m"); w.Code != 400 || !strings.Contains(w.Body.String(), "keeps no results") {
 		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+// Without room for states nobody could ask for a result. Other requests are queued.
+func TestKeepsNoResultsWithoutRoom(t *testing.T) {
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoSigs: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	limits := server.JetStreamAccountLimits{
+		MaxMemory: -1, MaxStore: -1, MaxStreams: 2, MaxConsumers: -1, MaxAckPending: -1, MemoryMaxStreamBytes: -1, StoreMaxStreamBytes: -1,
+	}
+	if err := s.GlobalAccount().UpdateJetStreamLimits(map[string]server.JetStreamAccountLimits{"": limits}); err != nil {
+		t.Fatal(err)
+	}
+	r := start(t, func(context.Context, string, *frame.Request) (*frame.Response, error) { return respond(200, ""), nil },
+		func(o *Options) { o.URL, o.MaxResults = s.ClientURL(), 1<<20 })
+	for _, c := range []struct {
+		settled bool
+		status  int
+	}{{true, 400}, {false, 503}} {
+		r.executor.states.settled = func() bool { return c.settled }
+		w := r.do("POST", "/async-function/echo", "x", keepHeader, "10m")
+		if w.Code != c.status || !strings.Contains(w.Body.String(), "keep") {
+			t.Errorf("%d %s, want %d", w.Code, w.Body, c.status)
+		}
+	}
+	r.executor.states.settled = func() bool { return true }
+	if w := r.do("POST", "/async-function/echo", "x"); w.Code != 202 || w.Header().Get("Location") != "" {
+		t.Errorf("%d %v", w.Code, w.Header())
 	}
 }
 

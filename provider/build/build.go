@@ -60,7 +60,7 @@ const (
 type Options struct {
 	// Root is the directory of bundles.
 	Root string
-	// Secret is the key with which requests are signed.
+	// Secret is the key with which requests of faas-cli are signed. Without it there are uploads only.
 	Secret []byte
 	// MaxBytes is the most bytes of a body, MaxUnpacked the most bytes of its files
 	// together. MaxEntries is the most files, directories and links.
@@ -72,6 +72,9 @@ type Options struct {
 	// CheckModel returns the reason why the engine cannot run the model in a file, nil
 	// if it can. If CheckModel is nil, models are only checked when they are deployed.
 	CheckModel func(ctx context.Context, file string) error
+	// Verdict says in JSON whether a model meets an objective, by its file or its bundle's manifest. It is
+	// called for uploads; nil for no verdict.
+	Verdict func(ctx context.Context, file string, slo time.Duration) ([]byte, error)
 	// Install installs on this machine the Python packages that a bundle needs, by the
 	// path of its manifest. If Install is nil, that happens when the bundle is deployed.
 	Install func(ctx context.Context, manifest string) error
@@ -82,7 +85,7 @@ type Options struct {
 	Logger zerolog.Logger
 }
 
-// Handler answers POST /build.
+// Handler answers POST /build, and POST /system/upload ([Handler.Upload]).
 type Handler struct {
 	options Options
 	// stored is the disk space of the bodies. A client may take no more than it leaves free.
@@ -97,9 +100,6 @@ type Handler struct {
 
 // New returns a handler. It removes the unfinished files of earlier builds.
 func New(o Options) (*Handler, error) {
-	if len(o.Secret) == 0 {
-		return nil, errors.New("the file of --payload-secret is empty: it must hold the secret with which builds are signed")
-	}
 	if o.MaxBytes < 0 || o.MaxUnpacked < 0 || o.MaxEntries < 0 || o.BodyTimeout < 0 {
 		return nil, errors.New("the builder's limits must not be negative")
 	}

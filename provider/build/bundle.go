@@ -37,38 +37,53 @@ func (h *Handler) build(ctx context.Context, body io.Reader, answer *answer) (im
 		return "", err
 	}
 	image = content.Config.Image
-	location, err := bundle.Path(image)
+	location, err := h.locate(image)
 	if err != nil {
 		return image, err
 	}
-	if h.options.Publish == nil && bundle.Builtin(image) {
-		return image, fmt.Errorf("%w %q: this image is built in and other functions use it; give the build another name", bundle.ErrImage, image)
-	}
 	answer.log("Unpacked: %d files, %d KiB.", content.Files, content.Bytes>>10)
 	notes(content.Config, answer)
-	if err := compileHandler(ctx, staged.Dir, answer); err != nil {
+	if err := h.prepare(ctx, staged.Dir, location, answer); err != nil {
 		return image, err
 	}
-	if err := arrange(staged.Dir, path.Base(path.Dir(location)), answer); err != nil {
-		return image, err
+	return image, h.finish(ctx, image, staged, answer)
+}
+
+// locate returns the location of an image's bundle, or an error if the image may not be made.
+func (h *Handler) locate(image string) (location string, err error) {
+	if location, err = bundle.Path(image); err == nil && h.options.Publish == nil && bundle.Builtin(image) {
+		err = fmt.Errorf("%w %q: this image is built in and other functions use it; give the build another name", bundle.ErrImage, image)
 	}
-	if err := h.check(ctx, staged.Dir, answer); err != nil {
-		return image, err
+	return location, err
+}
+
+// prepare makes the files in a directory the bundle of a location ([bundle.Path]), and checks it.
+func (h *Handler) prepare(ctx context.Context, dir, location string, answer *answer) error {
+	if err := compileHandler(ctx, dir, answer); err != nil {
+		return err
 	}
+	if err := arrange(dir, path.Base(path.Dir(location)), answer); err != nil {
+		return err
+	}
+	return h.check(ctx, dir, answer)
+}
+
+// finish puts a bundle in its place, or publishes it.
+func (h *Handler) finish(ctx context.Context, image string, staged *bundle.Staged, answer *answer) error {
 	if err := ctx.Err(); err != nil {
-		return image, fmt.Errorf("the client went away: %w", err)
+		return fmt.Errorf("the client went away: %w", err)
 	}
 	if h.options.Publish != nil {
-		return image, h.publish(ctx, image, staged.Dir, answer)
+		return h.publish(ctx, image, staged.Dir, answer)
 	}
 	h.install.Lock()
 	defer h.install.Unlock()
 	b, err := bundle.Install(h.options.Root, image, staged)
 	if err != nil {
-		return image, err
+		return err
 	}
 	answer.log("The bundle of %s is %s.", image, b.Dir)
-	return image, nil
+	return nil
 }
 
 // publish hands a bundle to Options.Publish, which stores it instead of Root.

@@ -24,11 +24,15 @@ func refuse(code int, format string, args ...any) error {
 	return &refusal{code: code, why: fmt.Sprintf(format, args...)}
 }
 
-// ServeHTTP answers POST /build. Until the signature is found right, an error is a status
+// ServeHTTP answers POST /build; without a secret it says that the builder is off. Until the signature is found right, an error is a status
 // of 400 or more with a sentence. After that the answer is 200 and a result. With "Accept:
 // application/x-ndjson" there are several results, and the last has the status success
 // or failed.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if len(h.options.Secret) == 0 {
+		Disabled(w, r)
+		return
+	}
 	body, err := h.receive(w, r)
 	if err != nil {
 		h.refuseRequest(w, r, err)
@@ -63,6 +67,11 @@ func (h *Handler) receive(w http.ResponseWriter, r *http.Request) (_ *stored, er
 	if err != nil {
 		return nil, err
 	}
+	return h.store(w, r, signature)
+}
+
+// store returns the body as a file without a name, positioned at its beginning. It checks a signature that is not nil.
+func (h *Handler) store(w http.ResponseWriter, r *http.Request, signature []byte) (_ *stored, err error) {
 	if r.ContentLength > h.options.MaxBytes {
 		return nil, h.tooLarge()
 	}
@@ -127,7 +136,6 @@ func (h *Handler) refuseRequest(w http.ResponseWriter, r *http.Request, err erro
 	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
 		w.Header().Set("Retry-After", "10")
 	}
-	// Do not read the rest of the body.
-	w.Header().Set("Connection", "close")
+	web.CloseAfter(w, r)
 	http.Error(w, why.why, why.code)
 }

@@ -46,7 +46,7 @@ func (s *stored) Close() error {
 	return s.File.Close()
 }
 
-// spool stores a body and checks its signature on the way. space is its charge, which holds
+// spool stores a body and checks its signature on the way, unless that is nil. space is its charge, which holds
 // nothing yet.
 func (h *Handler) spool(body io.Reader, space web.Charge, signature []byte) (_ *stored, err error) {
 	unit := max(maxStored*h.options.MaxBytes/maxUploads, 1)
@@ -73,7 +73,7 @@ func (h *Handler) spool(body io.Reader, space web.Charge, signature []byte) (_ *
 		return nil, bodyError(err)
 	case n > h.options.MaxBytes:
 		return nil, h.tooLarge()
-	case !hmac.Equal(digest.Sum(nil), signature):
+	case signature != nil && !hmac.Equal(digest.Sum(nil), signature):
 		return nil, refuse(http.StatusForbidden, "%s does not fit the body; is faas-cli's --payload-secret the provider's?", signatureHeader)
 	}
 	if _, err := f.Seek(0, io.SeekStart); err != nil {

@@ -60,6 +60,8 @@ type link struct{ name, target string }
 // unpacking is the state of one UnpackContext.
 type unpacking struct {
 	root *os.Root
+	// local returns the name of an entry below root.
+	local func(name string) (string, error)
 	// limits is the rest of the limits.
 	limits  Limits
 	links   []link
@@ -78,7 +80,7 @@ func UnpackContext(ctx context.Context, body io.Reader, dir string, limits Limit
 		return Content{}, err
 	}
 	defer root.Close()
-	u := &unpacking{root: root, limits: limits}
+	u := &unpacking{root: root, local: localName, limits: limits}
 	if err := u.all(ctx, body); err != nil {
 		return Content{}, err
 	}
@@ -107,6 +109,11 @@ func (u *unpacking) all(ctx context.Context, body io.Reader) error {
 	if !u.named {
 		return fmt.Errorf("the tar has no %s with the image's name", configFile)
 	}
+	return u.makeLinks()
+}
+
+// makeLinks makes the symbolic links, when all files are there.
+func (u *unpacking) makeLinks() error {
 	for _, l := range u.links {
 		if err := u.root.Symlink(l.target, l.name); err != nil {
 			return entryError(l.name, err)
@@ -129,7 +136,7 @@ func (u *unpacking) entry(header *tar.Header, data io.Reader) error {
 	if u.limits.Entries--; u.limits.Entries < 0 {
 		return errors.New("the context has too many files; leave out what the function does not need, with .dockerignore or another folder")
 	}
-	name, err := localName(header.Name)
+	name, err := u.local(header.Name)
 	if err != nil {
 		return err
 	}
@@ -201,7 +208,7 @@ func (u *unpacking) write(name string, header *tar.Header, data io.Reader) error
 		u.links = append(u.links, link{name: name, target: header.Linkname})
 		return nil
 	case tar.TypeLink:
-		target, err := localName(header.Linkname)
+		target, err := u.local(header.Linkname)
 		if err != nil {
 			return fmt.Errorf("hard link: %w", err)
 		}

@@ -106,6 +106,14 @@ func (m *Models) CheckFile(ctx context.Context, file string) error {
 	return m.assumed().check(ctx, file)
 }
 
+// Verdict returns what "model check" says of a model's file, or of a bundle by its manifest, as JSON: whether it
+// meets an objective here, 0 for none, with which configs, and what it takes and returns.
+func (m *Models) Verdict(ctx context.Context, file string, slo time.Duration) ([]byte, error) {
+	sized := sizedModels{m, latency.Sizes{Objective: slo}}
+	arguments := []string{"model", "check", file, "--verdict", "--slo", slo.String(), "--prepared", m.Prepared, "--database", m.Database}
+	return m.runBound(ctx, Foreground, sized.boundsOf(Foreground, file), nil, arguments...)
+}
+
 // PreparedAt returns the directory where a file was prepared last, "" if that is not known.
 func (m *Models) PreparedAt(file string) string {
 	seen, _ := m.known(file)

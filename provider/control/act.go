@@ -2,10 +2,12 @@ package control
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/provider/decisions"
 	"github.com/faas-infer/faas-infer/provider/keeper"
 	"github.com/faas-infer/faas-infer/provider/peer"
 	"github.com/faas-infer/faas-infer/scaling"
@@ -23,6 +25,8 @@ type driver struct {
 	handovers *handovers
 	pairs     *pairs
 	wake      func()
+	// now is the time of the plan.
+	now time.Time
 }
 
 var _ systems.Driver = (*driver)(nil)
@@ -32,15 +36,21 @@ func (c *driver) Stop(s scaling.Stop) {
 	switch in, ok := c.keeper.Instance(s.ID); {
 	case !ok:
 	case in.Role == cluster.Shadow:
+		if !in.Retiring && in.leaving == "" {
+			decided(in.function, c.now, decisions.Stop, about(in, s.Reason))
+		}
 		c.pairs.leave(in, string(s.Why))
 	default:
-		c.handovers.stop(in, string(s.Why))
+		c.handovers.stop(in, c.now, s.Reason)
 	}
 }
 
 // Pair implements [systems.Driver].
 func (c *driver) Pair(p scaling.Pair) {
 	if in, ok := c.keeper.Instance(p.ID); ok && in.Role == cluster.Shadow {
+		if in.Body != p.Body {
+			decided(in.function, c.now, decisions.Pair, about(in, p.Reason))
+		}
 		c.pairs.pair(in, p.Body)
 	}
 }
@@ -55,7 +65,7 @@ func (c *driver) Resize(r scaling.Resize) {
 // Park implements [systems.Driver].
 func (c *driver) Park(p scaling.Park) {
 	if in, ok := c.keeper.Instance(p.ID); ok {
-		c.park(in)
+		c.park(in, p.Reason)
 	}
 }
 
@@ -105,6 +115,10 @@ func (c *driver) start(fn *function, s scaling.Start) {
 	// The plan's configs come from the profile, so adopt finds their times.
 	starting := cluster.Instance{InstanceSpec: spec, State: cluster.Starting, StartedAt: time.Now()}
 	if in := c.handovers.adopt(fn, starting); in != nil {
+		if s.Why == scaling.Replacement && slices.ContainsFunc(fn.Sorted(), (*instance).earlier) {
+			s.Why = scaling.NewRevision // For the engine both are the same.
+		}
+		decided(fn, c.now, decisions.Start, about(in, s.Reason))
 		c.keeper.Start(in, s.After)
 	}
 }
@@ -121,6 +135,8 @@ func (c *driver) resize(in *instance, r scaling.Resize) {
 	if starts := in.State == cluster.Starting && !in.Retiring; !starts && !in.serves() || in.previousConfig != nil || time.Now().Before(in.resizeAfter) || next == before || !in.can(next) {
 		return
 	}
+	f := about(in, r.Reason)
+	f.CPU, f.FromCPU = next.CPU, before.CPU
 	in.Config, in.previousConfig, in.previousTable = next, &before, in.table
 	in.fit()
 	c.keeper.Begin(func() {
@@ -142,10 +158,12 @@ func (c *driver) resize(in *instance, r scaling.Resize) {
 			if why := err.Error(); why != fn.fixed { // A cluster may forbid it to all instances.
 				fn.fixed = why
 				fn.log.Warn().Str("instance", string(in.ID)).Err(err).Msg("could not change an instance's CPU quota")
+				decided(fn, time.Now(), decisions.Resize, failed(f, err))
 			}
 			return
 		}
 		fn.log.Debug().Str("instance", string(in.ID)).Stringer("from", before).Stringer("to", next).Msg("changed an instance's CPU quota")
+		decided(fn, time.Now(), decisions.Resize, f)
 		in.resizeFailures, in.resizeAfter = 0, time.Time{}
 		in.config, in.mixedUntil = in.Config.String(), time.Now().Add(2*in.exec)
 		in.refit()
@@ -158,7 +176,7 @@ func (c *driver) resize(in *instance, r scaling.Resize) {
 // park takes the CPU and GPU share from an instance in the background, if the instance is
 // still idle. The instance gets no batches from now on. It holds its share until parking is
 // done. The lock is held.
-func (c *driver) park(in *instance) {
+func (c *driver) park(in *instance, r scaling.Reason) {
 	since := statsOf(in.function).Instances[in.ID]
 	if !in.serves() || in.neverPark || in.previousConfig != nil || !in.function.dispatcher.Park(in.ID) {
 		return
@@ -177,11 +195,13 @@ func (c *driver) park(in *instance) {
 			in.back()
 		case err != nil:
 			log.Warn().Err(err).Msg("could not park an instance; it keeps its share")
+			decided(in.function, time.Now(), decisions.Park, failed(about(in, r), err))
 			in.neverPark = true
 			c.announce(in)
 			in.back()
 		default:
 			log.Debug().Msg("parked an instance")
+			decided(in.function, time.Now(), decisions.Park, about(in, r))
 			in.Parked = true
 		}
 		c.wake() // Requests may have arrived meanwhile.
@@ -210,8 +230,10 @@ func (c *driver) unpark(in *instance, x scaling.Unpark) {
 		case in.Retiring || in.State == cluster.Exited:
 		case err != nil:
 			in.function.log.Warn().Str("instance", string(in.ID)).Err(err).Msg("could not unpark an instance")
+			decided(in.function, time.Now(), decisions.Unpark, failed(about(in, x.Reason), err))
 			c.keeper.Retire(in, "it could not get its share back")
 		default:
+			decided(in.function, time.Now(), decisions.Unpark, about(in, x.Reason))
 			in.config = config.String()
 			if config != was {
 				in.mixedUntil = time.Now().Add(2 * in.exec)

@@ -23,6 +23,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/coldstart"
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/decisions"
 	"github.com/faas-infer/faas-infer/provider/dispatch"
 	"github.com/faas-infer/faas-infer/provider/keeper"
 	"github.com/faas-infer/faas-infer/provider/latency"
@@ -95,6 +96,8 @@ type Options struct {
 	Secrets  Secrets
 	Metrics  *metrics.Metrics
 	Logger   zerolog.Logger
+	// Decisions gets what the controller does, and why; nil for nothing.
+	Decisions *decisions.Log
 	// Backlog returns how many asynchronous requests of a function, by its full name, were stored and
 	// not answered at a time of late. It is nil if there are none. It is called at every look, so it must be fast.
 	Backlog func(function string) (requests int, at time.Time)
@@ -213,7 +216,7 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 	var err error
 	c.keeper, err = keeper.New[*instance](ctx, keeper.Options{
 		Backend: o.Backend, Logger: o.Logger, Lock: &c.mu, Wake: c.Wake, StopGrace: o.StopGrace, Replicas: o.Replica,
-		Discover: c.peers.discovered,
+		Decisions: o.Decisions, Discover: c.peers.discovered,
 	})
 	if err != nil {
 		return nil, err
@@ -261,9 +264,10 @@ func setRooms(c *Controller, o Options) {
 		leads: o.Replica.Leads, claim: c.handovers.claim, wake: c.Wake,
 	}
 	c.shares = shares{keeper: c.keeper, cpu: o.CPU}
-	c.fleetSize = fleetSize{functions: c.functions, metrics: o.Metrics, notify: o.NodesWanted}
+	c.fleetSize = fleetSize{functions: c.functions, metrics: o.Metrics, notify: o.NodesWanted, decisions: o.Decisions}
 	c.display = display{
-		functions: c.functions, finder: c.finder, metrics: o.Metrics, led: o.Replica.Led, shown: map[string]cluster.Node{},
+		functions: c.functions, finder: c.finder, metrics: o.Metrics, decisions: o.Decisions, led: o.Replica.Led,
+		shown: map[string]cluster.Node{},
 	}
 }
 
@@ -273,6 +277,7 @@ func (c *Controller) newFunction(f *provider.Function, batches batching.Policy) 
 		Function: f, rules: &c.rules, types: &c.types.nodeTypes, replica: c.options.Replica, grace: c.options.StopGrace,
 		log: c.options.Logger.With().Str("function", f.Name).Logger(), parked: -1,
 		activity: systems.NewActivity(time.Now()), hasQueue: c.options.Backlog != nil, number: len(c.functions),
+		decisions: c.options.Decisions,
 	}
 	fn.tuned, _ = batches.(*tuned)
 	recorder := c.options.Metrics.Function(f.Name)

@@ -176,11 +176,12 @@ func (c *driver) raise(fn *function, free map[string]cluster.Resources) map[stri
 		}
 		next := in.Config
 		next.CPU = fn.quick.cpu
+		reason := scaling.Reason{Why: "the function asks for the shortest times, and its node has room"}
 		left, fits := raised(in, next.CPU, free)
 		if !fits {
 			continue
 		}
-		if c.resize(in, scaling.Resize{Function: fn.Name, ID: in.ID, Config: next}); in.Config.CPU == next.CPU {
+		if c.resize(in, scaling.Resize{Function: fn.Name, ID: in.ID, Config: next, Reason: reason}); in.Config.CPU == next.CPU {
 			free = left
 		}
 	}

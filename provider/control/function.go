@@ -12,12 +12,14 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/profiler/correction"
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/decisions"
 	"github.com/faas-infer/faas-infer/provider/dispatch"
 	"github.com/faas-infer/faas-infer/provider/keeper"
 	"github.com/faas-infer/faas-infer/provider/latency"
 	"github.com/faas-infer/faas-infer/provider/peer"
 	"github.com/faas-infer/faas-infer/scaling"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
+	"github.com/faas-infer/faas-infer/scaling/placing"
 	"github.com/faas-infer/faas-infer/scaling/steering"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 	"github.com/faas-infer/faas-infer/variant"
@@ -41,6 +43,8 @@ type function struct {
 	rules    *latency.Rules
 	types    *nodeTypes
 	replica  *peer.Replica
+	// decisions is Options.Decisions.
+	decisions *decisions.Log
 	// grace is how long a retired instance may take at least to answer what it has.
 	grace time.Duration
 	log   zerolog.Logger
@@ -69,8 +73,10 @@ type function struct {
 	partsCheckedAt int
 	// steering adapts the capacity to the share of requests that miss the objective.
 	steering steering.Loop
-	// carried is R_max (§3.2) divided by the measured load, in the latest plan.
-	carried float64
+	// carried is R_max (§3.2) divided by the measured load with headroom, in the latest plan, and load the measured
+	// load in requests per second. short is why the plan left load without an instance.
+	carried, load float64
+	short         placing.Reason
 	// planned is the revision whose candidates the engine got at the latest look, 0 if it
 	// got none because the times are not known or starts pause after a failure.
 	planned uint64
@@ -261,6 +267,7 @@ type instance struct {
 	origin uint64
 	// accuracy is that of its artefact in the last deployment that it suited.
 	accuracy float64
+	tally    tally
 	// follower follows its state by its executions.
 	follower variant.Follower
 	relief   relief

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/provider/decisions"
 	"github.com/faas-infer/faas-infer/provider/dispatch"
 	"github.com/faas-infer/faas-infer/provider/keeper"
 	"github.com/faas-infer/faas-infer/scaling"
@@ -77,7 +78,7 @@ func (in *instance) answers() bool {
 	if earlierRate(fn) > 0 {
 		return false
 	}
-	takeOver(fn)
+	takeOver(fn, in.peakRate())
 	return true
 }
 
@@ -105,9 +106,14 @@ func earlierRate(fn *function) (sum float64) {
 	return sum
 }
 
-// takeOver makes all instances of the served revision answer, and says so to the dispatcher.
-func takeOver(fn *function) {
+// takeOver makes all instances of the served revision answer, and says so to the dispatcher. Those that are ready
+// serve a rate in requests/s.
+func takeOver(fn *function, rate float64) {
 	fn.handover.over = true
+	answered := func(in *instance) bool { return in.up && in.earlier() }
+	if slices.ContainsFunc(fn.Sorted(), answered) {
+		decided(fn, time.Now(), decisions.Revision, decisions.Fields{Revision: fn.Revision, Carries: rate})
+	}
 	for _, in := range fn.Sorted() {
 		if in.serves() && !in.earlier() {
 			in.Up()
@@ -151,7 +157,7 @@ func (c *handovers) decide(fn *function) {
 			c.supersede(in)
 		}
 	}
-	takeOver(fn)
+	takeOver(fn, ready)
 }
 
 // supersede makes an instance of an earlier revision answer no more. The leader stops it.
@@ -160,17 +166,18 @@ func (c *handovers) supersede(in *instance) {
 	cancel()
 	_ = in.function.dispatcher.Drain(done, in.ID) // done has ended, so Drain does not wait: the keeper does.
 	if c.leads() {
-		c.stop(in, string(scaling.Superseded))
+		c.stop(in, time.Now(), scaling.Reason{Why: scaling.Superseded})
 	}
 }
 
 // stop retires an instance that may answer requests. The lock is held.
-func (c *handovers) stop(in *instance, why string) {
+func (c *handovers) stop(in *instance, now time.Time, why scaling.Reason) {
 	if !in.Retiring {
+		decided(in.function, now, decisions.Stop, about(in, why))
 		in.function.stopped += uint64(in.Config.Members())
 		in.leaves()
 	}
-	c.keeper.Retire(in, why)
+	c.keeper.Retire(in, string(why.Why))
 }
 
 // leaves makes requests wait for the new revision, as for a first instance, if an instance of an earlier

@@ -10,8 +10,10 @@ import (
 	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/profiler/correction"
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/decisions"
 	"github.com/faas-infer/faas-infer/provider/dispatch"
 	"github.com/faas-infer/faas-infer/provider/keeper"
+	"github.com/faas-infer/faas-infer/scaling"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 	"github.com/faas-infer/faas-infer/variant"
 )
@@ -192,9 +194,11 @@ func (c *interference) relieve(now time.Time, in *instance) {
 		case err != nil:
 			in.relief.stuck = true
 			log.Warn().Err(err).Msg("could not move an instance away from what interferes with it")
+			decided(in.function, time.Now(), decisions.Relieve, failed(about(in, scaling.Reason{}), err))
 		case moved:
 			in.relief.moved, in.relief.stuck, in.relief.withheld = true, false, nil
 			log.Info().Msg("moved an instance to other cores, because something interferes with it")
+			decided(in.function, time.Now(), decisions.Relieve, about(in, scaling.Reason{Why: decisions.Moved}))
 		default:
 			in.relief.stuck = true
 			c.replaceElsewhere(now, in)
@@ -225,6 +229,7 @@ func (c *interference) replaceElsewhere(now time.Time, in *instance) {
 		return
 	}
 	in.relief.replaced, fn.replacedAt = true, now
+	decided(fn, now, decisions.Relieve, about(in, scaling.Reason{}))
 	fn.log.Info().Str("instance", string(in.ID)).Str("node", in.Node).Msg("replacing an instance by one on another node, because something interferes with it")
 	c.wake()
 }

@@ -84,7 +84,7 @@ func (c *Controller) carryOut(now time.Time, leading bool, plan scaling.Plan, fu
 	defer c.mu.Unlock()
 	var do systems.Driver
 	if leading {
-		do = &c.driver
+		c.driver.now, do = now, &c.driver
 	}
 	plan = c.driver.upToDate(plan)
 	next := systems.CarryOut(plan, functions, c.options.Tick, busy, do)
@@ -192,6 +192,7 @@ func (c *Controller) look(now time.Time, fn *function) scaling.Function {
 	c.pairs.look(now, fn, &f)
 	fn.setLoad(now, &f, stats, busy, c.options.Cold, c.options.Tick)
 	addBacklog(c, fn, &f, now, stats)
+	fn.load = f.Rate
 	c.interference.follow(now, fn, f.Rate, c.nodes)
 	fn.steer(now, &f, stats)
 	if fn.tuned != nil {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/provider/decisions"
 	"github.com/faas-infer/faas-infer/provider/metrics"
 	"github.com/faas-infer/faas-infer/scaling"
 	"github.com/faas-infer/faas-infer/scaling/nodes"
@@ -19,10 +20,13 @@ type fleetSize struct {
 	functions map[string]*function
 	metrics   *metrics.Metrics
 	// notify is Options.NodesWanted.
-	notify func([]nodes.Wanted)
+	notify    func([]nodes.Wanted)
+	decisions *decisions.Log
 	// scaler is nil while another replica leads.
 	scaler *nodes.Scaler
 	at     time.Time
+	// wanted are those of the latest decision, nil before it.
+	wanted []nodes.Wanted
 	// drain are the nodes that are to go. Without Options.NodesWanted there are none.
 	drain []string
 }
@@ -32,7 +36,7 @@ type fleetSize struct {
 func (s *fleetSize) look(now time.Time, leading bool, functions []scaling.Function, all []cluster.Node) {
 	switch {
 	case !leading && s.scaler != nil:
-		s.scaler, s.drain = nil, nil
+		s.scaler, s.drain, s.wanted = nil, nil, nil
 		s.metrics.HideNodesWanted()
 		s.tell(nil)
 		return
@@ -46,6 +50,8 @@ func (s *fleetSize) look(now time.Time, leading bool, functions []scaling.Functi
 	for _, w := range wanted {
 		s.metrics.SetNodesWanted(string(w.Kind), w.Count)
 	}
+	decidedNodes(s.decisions, now, s.wanted, wanted)
+	s.wanted = wanted
 	s.tell(wanted)
 }
 

@@ -161,7 +161,7 @@ func (h *helper) Scale(now time.Time, functions []scaling.Function, nodes []clus
 		if h.parts.Load() {
 			for _, in := range f.Shadows {
 				if in.State == cluster.Ready {
-					plan.Stop = append(plan.Stop, scaling.Stop{Function: f.Name, ID: in.ID, Why: scaling.Surplus})
+					plan.Stop = append(plan.Stop, scaling.Stop{Function: f.Name, ID: in.ID, Reason: scaling.Reason{Why: scaling.Surplus}})
 				}
 			}
 			continue

@@ -335,6 +335,7 @@ func (c preparation) serve(tried bool) {
 	fn.failed, fn.Unplaced, fn.Failures = "", "", keeper.Failures{}
 	fn.Metrics.SetProvisional(slices.ContainsFunc(found, func(a *artefact) bool { return a.profile.Provisional }))
 	fn.Metrics.SetUnbatched(unbatched(found) != "")
+	fn.Metrics.SetLevel(fn.steering.Level())
 	for _, in := range fn.Instances {
 		in.recognise()
 		if a := fn.artefact(in.Artefact.Name); a != nil && in.Revision == fn.Revision {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/decisions"
 	"github.com/faas-infer/faas-infer/provider/dispatch"
 	"github.com/faas-infer/faas-infer/provider/keeper"
 	"github.com/faas-infer/faas-infer/provider/latency"
@@ -23,6 +24,7 @@ type display struct {
 	functions map[string]*function
 	finder    *latency.Finder
 	metrics   *metrics.Metrics
+	decisions *decisions.Log
 	// led reports whether this replica led at its last look.
 	led func() bool
 	// shown holds the nodes as the metrics show them, recorded is when the metrics
@@ -130,14 +132,15 @@ const warnPause = 30 * time.Second
 // new reason, at most once every warnPause, and passes it to the dispatcher for requests
 // that wait.
 func (c *display) explain(now time.Time, plan scaling.Plan, nodes []cluster.Node) {
-	unplaced := map[string]string{}
+	unplaced := map[string]scaling.Unplaced{}
 	for _, u := range plan.Unplaced {
-		unplaced[u.Function] = u.Explanation
+		unplaced[u.Function] = u
 	}
 	for name, fn := range c.functions {
+		fn.short = unplaced[name].Reason
 		// Without a profile, and in the pause after a crash, the engine gets no
 		// configs, so its explanation means nothing. Nor does one of an earlier revision.
-		why := unplaced[name]
+		why := unplaced[name].Explanation
 		if why != "" {
 			why = cmp.Or(fn.ineligible, noDevice(fn.candidates(), nodes), tooLarge(fn.candidates(), fn.types.largest), why)
 			if fn.refusing != "" {
@@ -239,8 +242,12 @@ func (c *display) record(now time.Time, nodes []cluster.Node, pause time.Duratio
 			c.metrics.SetNode(n)
 		}
 	}
+	leading := c.led()
 	for _, fn := range c.functions {
-		fn.record(c.led())
+		fn.record(leading)
+		if leading {
+			fn.Problems.Look(c.decisions, now, fn.Name, fn.problem)
+		}
 	}
 }
 

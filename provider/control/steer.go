@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/provider/decisions"
 	"github.com/faas-infer/faas-infer/provider/dispatch"
 	"github.com/faas-infer/faas-infer/scaling"
 	"github.com/faas-infer/faas-infer/scaling/steering"
@@ -30,6 +31,7 @@ func (fn *function) steer(now time.Time, f *scaling.Function, stats dispatch.Sta
 	if level := fn.steering.Level(); level > before || level == 1 { // It falls in many small steps; only the last is logged.
 		fn.log.Info().Float64("level", fn.steering.Level()).
 			Bool("missed", fn.steering.Troubled()).Msg("changed the level of capacity by the share of missed objectives")
+		decided(fn, now, decisions.Steer, decisions.Fields{Level: level, Load: f.Rate})
 	}
 	fn.Metrics.SetLevel(fn.steering.Level())
 	f.Level = fn.steering.Level()

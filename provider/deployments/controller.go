@@ -27,6 +27,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/podspec"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
+	"github.com/faas-infer/faas-infer/provider/decisions"
 	"github.com/faas-infer/faas-infer/provider/keeper"
 	provided "github.com/faas-infer/faas-infer/provider/metrics"
 	"github.com/faas-infer/faas-infer/provider/peer"
@@ -68,6 +69,8 @@ type Options struct {
 	Peers   Peers
 	Metrics *provided.Metrics
 	Logger  zerolog.Logger
+	// Decisions gets what the controller does while it leads, and why; nil for nothing.
+	Decisions *decisions.Log
 	// ColdWait is how long a request without a ready instance may wait. QueueLimit is the
 	// maximum number of waiting requests per function.
 	ColdWait   time.Duration

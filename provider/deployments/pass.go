@@ -27,6 +27,9 @@ func (c *Controller) reconcile(now time.Time) time.Duration {
 			busy = busy || load.Waiting > 0
 		}
 		d := fn.describe()
+		if fn.led {
+			fn.Problems.Look(c.options.Decisions, now, fn.Name, func() string { return d.Problem })
+		}
 		fn.tell(d)
 		fn.record(d)
 		fn.prune(peers)
@@ -60,7 +63,7 @@ func (fn *function) lead(now time.Time, load replica.Load) bool {
 // decide asks the scaler how many instances one function should have. It reports whether the
 // function needs another look soon. The lock is held.
 func (fn *function) decide(now time.Time, load replica.Load) (busy bool) {
-	fn.replicas.Follow(now, load, fn.Name, &fn.controller.options.Logger)
+	fn.replicas.Follow(now, load, fn.Name, &fn.controller.options.Logger, fn.controller.options.Decisions)
 	settled := fn.settle(now)
 	return fn.replicas.Busy(load) || !settled
 }

@@ -49,7 +49,8 @@ type description struct {
 // describe returns a function's state. The lock is held.
 func (fn *function) describe() description {
 	var d description
-	d.Cold, d.Wanted = fn.forwarder.Stats().Cold, uint64(fn.wanted())
+	s := fn.forwarder.Stats()
+	d.Cold, d.Waiting, d.Wanted = s.Cold, s.Waiting, uint64(fn.wanted())
 	var crashed, unplaced cluster.InstanceID
 	latest := false
 	for id, in := range fn.controller.pods[fn.Name] {

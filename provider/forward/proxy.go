@@ -25,7 +25,7 @@ func (c *call) proxy(w http.ResponseWriter, r *http.Request, path string, keep f
 	}
 	target, err := locate(path, r.URL.RawQuery)
 	if err != nil {
-		return c.writeError(w, path, err)
+		return c.writeError(w, r, path, err)
 	}
 	defer func() {
 		switch p := recover(); {
@@ -56,11 +56,11 @@ func (c *call) proxy(w http.ResponseWriter, r *http.Request, path string, keep f
 			for name := range resp.Header {
 				delete(w.Header(), name)
 			}
-			return c.early(w, resp)
+			return c.early(w, r, resp)
 		},
 		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) {
 			maps.Copy(w.Header(), own)
-			code = c.writeError(w, path, answerable(err))
+			code = c.writeError(w, r, path, answerable(err))
 		},
 	}).ServeHTTP(w, r)
 	return code
@@ -72,13 +72,13 @@ func (c *call) proxy(w http.ResponseWriter, r *http.Request, path string, keep f
 const flushAfter = 5 * time.Millisecond
 
 // writeError answers a request for a path with an error.
-func (c *call) writeError(w http.ResponseWriter, path string, err error) int {
-	c.closeAfter(w)
+func (c *call) writeError(w http.ResponseWriter, r *http.Request, path string, err error) int {
+	c.closeAfter(w, r)
 	return web.WriteErrorBelow(w, path, err)
 }
 
 // early prepares an answer that may have come before the request's end.
-func (c *call) early(w http.ResponseWriter, resp *http.Response) error {
+func (c *call) early(w http.ResponseWriter, r *http.Request, resp *http.Response) error {
 	switch {
 	case c.source.Ended():
 	case resp.StatusCode == http.StatusSwitchingProtocols:
@@ -87,15 +87,15 @@ func (c *call) early(w http.ResponseWriter, resp *http.Response) error {
 	default:
 		resp.Body = progress{resp.Body, c.source}
 	}
-	c.closeAfter(w)
+	c.closeAfter(w, r)
 	return nil
 }
 
-// closeAfter sets "Connection: close" if the rest of the request is still to come: it
+// closeAfter ends the connection after the answer if the rest of the request is still to come: it
 // would be taken for the next request.
-func (c *call) closeAfter(w http.ResponseWriter) {
+func (c *call) closeAfter(w http.ResponseWriter, r *http.Request) {
 	if !c.source.Ended() {
-		w.Header()["Connection"] = []string{"close"}
+		web.CloseAfter(w, r)
 	}
 }
 

@@ -153,38 +153,65 @@ func (c *call) unblock() (stop func()) {
 	}
 }
 
-// askAbout sends a GET about the model of a message with name and version.
-func (c *call) askAbout(end string, take func(a *answer, body []byte) error) error {
+// about reads the message of a call about a model, and returns the model and the beginning of paths for it.
+func (c *call) about() (model, path string, err error) {
 	held, message, err := c.receive(maxQuestion)
 	if err != nil {
-		return err
+		return "", "", err
 	}
 	defer free(&held)
 	names, err := namesOf(message, 1, 2)
 	if err != nil {
-		return err
+		return "", "", err
 	}
 	if names[0] == "" {
-		return errName
+		return "", "", errName
 	}
 	if err := checkNames(names...); err != nil {
-		return err
+		return "", "", err
 	}
+	version := ""
 	if names[1] != "" {
-		end = "/versions/" + url.PathEscape(names[1]) + end
+		version = "/versions/" + url.PathEscape(names[1])
 	}
-	return c.ask(names[0], http.MethodGet, modelPath(names[0], end), c.given, nil, 0, take)
+	return names[0], modelPath(names[0], version), nil
 }
 
 var errName = web.BadRequest(errors.New("name is empty; it must be a function's NAME or NAME.NAMESPACE"))
 
-// modelReady answers false for a function that is not there or not ready, as Triton does.
+// get sends a GET about a model.
+func (c *call) get(model, path string, take func(a *answer, body []byte) error) error {
+	// The provider's routes change the headers.
+	return c.ask(model, http.MethodGet, path, maps.Clone(c.given), nil, 0, take)
+}
+
+// modelReady answers false for a function that is not there or not ready, as Triton does, and for a program without a
+// model, which may answer any path: a model says that it is ready, or has metadata.
 func modelReady(c *call) error {
-	ready := true
-	err := c.askAbout("/ready", func(*answer, []byte) error { return nil })
+	model, path, err := c.about()
+	if err != nil {
+		return err
+	}
+	var told struct{ Ready *bool }
+	err = c.get(model, path+"/ready", func(_ *answer, body []byte) error {
+		if len(body) > maxQuestion || json.Unmarshal(body, &told) != nil {
+			told.Ready = nil
+		}
+		return nil
+	})
+	if err == nil && told.Ready == nil {
+		err = c.get(model, path, func(a *answer, body []byte) error {
+			_, err := parseMetadata(a, body)
+			return err
+		})
+	}
+	ready := told.Ready == nil || *told.Ready
 	var s *status
-	if errors.As(err, &s) && (s.code == notFound || s.code == unavailable) {
-		ready, err = false, nil
+	if errors.As(err, &s) {
+		switch s.code {
+		case notFound, unavailable, unimplemented, invalidArgument, internal:
+			ready, err = false, nil
+		}
 	}
 	if err != nil {
 		return err
@@ -192,33 +219,54 @@ func modelReady(c *call) error {
 	return c.reply(appendNumber(nil, 1, protowire.EncodeBool(ready)))
 }
 
-func modelMetadata(c *call) error {
-	type tensor struct {
-		Name     string  `json:"name"`
-		Datatype string  `json:"datatype"`
-		Shape    []int64 `json:"shape"`
+// metadata are those of a model in the Open Inference Protocol.
+type metadata struct {
+	Name     string   `json:"name"`
+	Versions []string `json:"versions"`
+	Platform string   `json:"platform"`
+	Inputs   []info   `json:"inputs"`
+	Outputs  []info   `json:"outputs"`
+}
+
+// info describes an input or output.
+type info struct {
+	Name     string  `json:"name"`
+	Datatype string  `json:"datatype"`
+	Shape    []int64 `json:"shape"`
+}
+
+// parseMetadata reads a model's metadata. The error is notFound if these are none.
+func parseMetadata(a *answer, body []byte) (m metadata, err error) {
+	// A dimension of two bytes takes 8 here and 10 in the message.
+	if err := a.keep(objectsSize(body) + 8*len(body)); err != nil {
+		return m, err
 	}
-	return c.askAbout("", func(a *answer, body []byte) error {
-		var told struct {
-			Name     string   `json:"name"`
-			Versions []string `json:"versions"`
-			Platform string   `json:"platform"`
-			Inputs   []tensor `json:"inputs"`
-			Outputs  []tensor `json:"outputs"`
-		}
-		// A dimension of two bytes takes 8 here and 10 in the message.
-		if err := a.keep(objectsSize(body) + 8*len(body)); err != nil {
+	err = json.Unmarshal(body, &m)
+	if err == nil && (m.Inputs == nil && m.Outputs == nil) {
+		err = errors.New("inputs and outputs are missing")
+	}
+	if err != nil {
+		return m, &status{code: notFound, text: "the function has no model: its metadata are not those of the Open Inference Protocol: " + err.Error()}
+	}
+	return m, nil
+}
+
+func modelMetadata(c *call) error {
+	model, path, err := c.about()
+	if err != nil {
+		return err
+	}
+	return c.get(model, path, func(a *answer, body []byte) error {
+		told, err := parseMetadata(a, body)
+		if err != nil {
 			return err
-		}
-		if err := json.Unmarshal(body, &told); err != nil {
-			return &status{code: internal, text: "the function's metadata are not those of the Open Inference Protocol: " + err.Error()}
 		}
 		m := appendString(nil, 1, told.Name)
 		for _, version := range told.Versions {
 			m = appendString(m, 2, version)
 		}
 		m = appendString(m, 3, told.Platform)
-		for at, all := range [][]tensor{told.Inputs, told.Outputs} {
+		for at, all := range [][]info{told.Inputs, told.Outputs} {
 			for _, t := range all {
 				m = appendBytes(m, protowire.Number(4+at), appendShape(appendString(appendString(nil, 1, t.Name), 2, t.Datatype), 3, t.Shape))
 			}

@@ -9,7 +9,9 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/decisions"
 	"github.com/faas-infer/faas-infer/provider/metrics"
+	"github.com/faas-infer/faas-infer/scaling"
 	"github.com/faas-infer/faas-infer/scaling/replica"
 )
 
@@ -135,13 +137,28 @@ func (r *Scaler) Deployed(now time.Time, f *provider.Function, load replica.Load
 	}
 }
 
-// Follow adapts the number of instances to the load and returns it. It logs a change.
-func (r *Scaler) Follow(now time.Time, load replica.Load, function string, log *zerolog.Logger) int {
+// Follow adapts the number of instances to the load and returns it. It logs a change, and adds it to the decisions.
+func (r *Scaler) Follow(now time.Time, load replica.Load, function string, log *zerolog.Logger, l *decisions.Log) int {
 	before, after := r.Wanted(), r.Next(now, load)
 	if after != before {
 		log.Info().Str("function", function).Int("from", before).Int("to", after).Msg("scaling")
+		l.Add(now, function, decisions.Scale, decisions.Fields{
+			Program: true, Instances: after, FromInstances: before, Why: whyScaled(load, after), InFlight: load.InFlight, Waiting: load.Waiting,
+		})
 	}
 	return after
+}
+
+// whyScaled is why the load asks for a number of instances.
+func whyScaled(load replica.Load, after int) string {
+	switch {
+	case after == 0:
+		return string(scaling.Idle)
+	case load.InFlight+load.Waiting > 0:
+		return fmt.Sprintf("%d requests are in progress and %d wait", load.InFlight, load.Waiting)
+	default:
+		return "the load of the last seconds needs that many"
+	}
 }
 
 // Busy reports whether requests have come since it was called last, or are on their way.

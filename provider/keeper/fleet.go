@@ -10,6 +10,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/provider/decisions"
 	"github.com/faas-infer/faas-infer/provider/metrics"
 	"github.com/faas-infer/faas-infer/scaling/replica"
 )
@@ -45,6 +46,8 @@ type Service struct {
 	Failures Failures
 	// Unplaced is why there are too few instances, "" if there are enough.
 	Unplaced string
+	// Problems follows what is wrong with the function, for the log of decisions.
+	Problems decisions.Problems
 
 	notice notice
 }
@@ -111,6 +114,8 @@ type Description struct {
 	Ready     int
 	// Cold counts the requests that found no ready instance.
 	Cold uint64
+	// Waiting is the number of requests that no instance has yet, of an ordinary function.
+	Waiting int
 	// Wanted is the number of instances that the function should have, even without load.
 	Wanted uint64
 	// Measured: the model's times are known, measured or predicted.

@@ -22,7 +22,9 @@ import (
 	"github.com/faas-infer/faas-infer/backoff"
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/health"
+	"github.com/faas-infer/faas-infer/provider/decisions"
 	"github.com/faas-infer/faas-infer/provider/metrics"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 const (
@@ -58,6 +60,8 @@ type Replicas interface {
 type Options struct {
 	Backend cluster.Backend
 	Logger  zerolog.Logger
+	// Decisions gets the instances that exit, and those that answer no more; nil for nothing.
+	Decisions *decisions.Log
 	// Lock is the controller's lock.
 	Lock sync.Locker
 	// Wake makes the controller look at the load now.
@@ -273,6 +277,7 @@ func (k *Keeper[I]) Lost(id cluster.InstanceID, cause error) {
 	}
 	if errors.Is(cause, health.ErrAlone) && k.options.Replicas.Leads() {
 		k.options.Logger.Warn().Str("function", in.kept().Function).Str("instance", string(id)).AnErr("cause", cause).Msg("replacing an instance")
+		k.happened(in.kept(), decisions.Replace, cause.Error(), "")
 		k.Retire(in, cause.Error())
 		k.options.Wake()
 		return
@@ -301,6 +306,11 @@ func (k *Keeper[I]) Suspect(id cluster.InstanceID, suspect bool) {
 		said = "an instance serves again"
 	}
 	k.options.Logger.Warn().Str("function", kept.Function).Str("instance", string(id)).Msg(said)
+	kind := decisions.Healthy
+	if suspect {
+		kind = decisions.Unhealthy
+	}
+	k.happened(kept, kind, "", "")
 	if kept.There() {
 		in.Up()
 	}
@@ -321,6 +331,11 @@ func (k *Keeper[I]) LostElsewhere(id cluster.InstanceID, why string) {
 func (k *Keeper[I]) discard(in *Kept) {
 	in.Stopping = true
 	k.options.Logger.Warn().Str("function", in.Function).Str("instance", string(in.ID)).AnErr("cause", in.Fault).Msg("lost an instance")
+	why := "it broke off an answer"
+	if in.Fault != nil {
+		why = in.Fault.Error()
+	}
+	k.happened(in, decisions.Replace, why, "")
 	k.Begin(func() { k.stop(in.ID, lostGrace, in.stuck) })
 	k.options.Wake()
 }
@@ -374,6 +389,19 @@ func (k *Keeper[I]) Observe(seen cluster.Instance) {
 	k.options.Wake()
 }
 
+// happened adds to the log of decisions what happened to an instance.
+func (k *Keeper[I]) happened(in *Kept, kind decisions.Kind, why, detail string) {
+	if !k.options.Replicas.Leads() {
+		return
+	}
+	f := decisions.Fields{
+		Instances: 1, Instance: string(in.ID), Node: in.Node, Shadow: in.Role == cluster.Shadow, Program: in.Kind == cluster.Process,
+		Why: web.Conceal(why), Detail: web.Conceal(detail),
+	}
+	f.OfConfig(in.Config)
+	k.options.Decisions.Add(time.Now(), in.Function, kind, f)
+}
+
 // gone removes an instance that exited.
 func (k *Keeper[I]) gone(in I) {
 	kept := in.kept()
@@ -386,6 +414,9 @@ func (k *Keeper[I]) gone(in I) {
 		return
 	}
 	k.options.Logger.Warn().Str("function", kept.Function).Str("instance", string(kept.ID)).Str("reason", kept.Reason).Msg("an instance exited")
+	if kept.Fault == nil {
+		k.happened(kept, decisions.Exit, "", kept.Why())
+	}
 	if in.Current() && !kept.Blameless {
 		kept.service.Failures.Died(time.Now(), kept.ReadyAt, served, kept.Why())
 	}

@@ -202,6 +202,18 @@ func (f *FunctionMetrics) ObserveObjective(code int, late bool) {
 	}
 }
 
+// SetObjective records a function's latency objective and the part of its requests, from 0 to 1, that must be
+// answered within it; a latency of 0 removes both.
+func (f *FunctionMetrics) SetObjective(latency time.Duration, target float64) {
+	if latency == 0 {
+		f.unset(owned{of: f.metrics.objective})
+		f.unset(owned{of: f.metrics.target})
+		return
+	}
+	f.set(owned{of: f.metrics.objective}, latency.Seconds())
+	f.set(owned{of: f.metrics.target}, target)
+}
+
 // AddDrop counts a request that was answered without being executed. A reason
 // that is not one of Reasons is not counted.
 func (f *FunctionMetrics) AddDrop(r Reason) {

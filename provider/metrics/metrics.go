@@ -40,6 +40,7 @@ type Metrics struct {
 	requests, inFlight                                      *prometheus.Desc
 	total, queue, exec, cold, batch                         *prometheus.HistogramVec
 	asked, misses, drops, passed, refused                   *prometheus.CounterVec
+	objective, target                                       *prometheus.GaugeVec
 	instances, parked, ratio, level, provisional, unbatched *prometheus.GaugeVec
 	variants                                                *prometheus.GaugeVec
 	cpu, memory, gpu, cpuUsed, used                         *prometheus.GaugeVec
@@ -66,8 +67,11 @@ func New(r prometheus.Registerer) *Metrics {
 		batch: histogram("batch_size", "Requests in one batch.", batchBuckets),
 		asked: counter("slo_requests_total",
 			"Requests that count for the function's SLO: all but those that the client has to change.", function),
-		misses: counter("slo_misses_total", "Requests of slo_requests_total that were late, refused or failed.", function),
-		drops:  counter("drops_total", "Requests answered without being executed, by reason.", []string{"function", "reason"}),
+		misses:    counter("slo_misses_total", "Requests of slo_requests_total that were late, refused or failed.", function),
+		objective: gauge("slo_latency_seconds", "The function's latency objective.", function),
+		target: gauge("slo_target_ratio",
+			"Part of the requests of slo_requests_total that must be answered within the objective.", function),
+		drops: counter("drops_total", "Requests answered without being executed, by reason.", []string{"function", "reason"}),
 		passed: counter("access_requests_total",
 			"Requests whose caller was let in, also those above the rate, by the name of the API key, at most 100 of a function; other for further ones.", []string{"function", "key"}),
 		refused: counter("access_refusals_total",
@@ -97,7 +101,7 @@ func New(r prometheus.Registerer) *Metrics {
 		functions: map[string]*FunctionMetrics{},
 	}
 	r.MustRegister(m.shadows.all()...)
-	r.MustRegister(m, m.total, m.queue, m.exec, m.cold, m.batch, m.asked, m.misses, m.drops, m.passed, m.refused,
+	r.MustRegister(m, m.total, m.queue, m.exec, m.cold, m.batch, m.asked, m.misses, m.objective, m.target, m.drops, m.passed, m.refused,
 		m.instances, m.variants, m.parked, m.ratio, m.level, m.provisional, m.unbatched, m.cpu, m.memory, m.gpu, m.cpuUsed, m.used, m.nodeCPU, m.nodeMemory, m.nodeGPU, m.nodes)
 	return m
 }

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -86,23 +87,40 @@ faas_infer_node_cpu_cores{node="n1",state="total"} 2
 	}
 }
 
-// Refused and failed requests are missed ones. Errors of the client say nothing about the
-// objective.
+// The counters follow the definition of the attainment: the table in docs/design/metrics.md.
 func TestWhatCountsForTheObjective(t *testing.T) {
-	for _, c := range []struct {
-		code          int
-		late          bool
-		asked, missed float64
-	}{
-		{200, false, 1, 0}, {200, true, 1, 1}, {302, false, 1, 0}, {429, false, 1, 1}, {500, false, 1, 1}, {502, false, 1, 1},
-		{503, false, 1, 1}, {504, true, 1, 1}, {400, false, 0, 0}, {404, true, 0, 0}, {413, false, 0, 0},
-		{499, false, 0, 0}, {499, true, 1, 1},
+	text, err := os.ReadFile("../../docs/design/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, found := strings.Cut(string(text), "\n| answer | within the objective | after it |\n| --- | --- | --- |\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	if !found {
+		t.Fatal("the page about metrics has no table of what counts")
+	}
+	for name, codes := range map[string][]int{
+		"`1xx`, `2xx`, `3xx`": {101, 200, 204, 302}, "`429`, and `500` or above: refused or failed": {429, 500, 502, 503, 504},
+		"`499`: the client hung up": {499}, "other `4xx`: the client has to change the request": {400, 401, 404, 413},
 	} {
-		f := New(prometheus.NewRegistry()).Function("a.b")
-		f.ObserveObjective(c.code, c.late)
-		if asked, missed := testutil.ToFloat64(f.asked), testutil.ToFloat64(f.misses); asked != c.asked || missed != c.missed {
-			t.Errorf("%+v: asked %v, missed %v", c, asked, missed)
+		_, row, found := strings.Cut(table, "| "+name+" | ")
+		row, _, _ = strings.Cut(row, "\n")
+		cells := strings.Split(strings.TrimSuffix(row, " |"), " | ")
+		if !found || len(cells) != 2 {
+			t.Fatalf("the table has no row %q: %s", name, table)
 		}
+		for _, code := range codes {
+			for after, cell := range cells {
+				want, known := map[string][2]float64{"in time": {1, 0}, "missed": {1, 1}, "not counted": {0, 0}}[cell]
+				f := New(prometheus.NewRegistry()).Function("a.b")
+				f.ObserveObjective(code, after == 1)
+				if got := [2]float64{testutil.ToFloat64(f.asked), testutil.ToFloat64(f.misses)}; !known || got != want {
+					t.Errorf("%d, late %v: %v requests and misses, the table says %q", code, after == 1, got, cell)
+				}
+			}
+		}
+	}
+	if rows := strings.Count(table, "\n") + 1; rows != 4 {
+		t.Errorf("the table has %d rows, and 4 are compared", rows)
 	}
 }
 
@@ -123,6 +141,7 @@ func TestRemoveLeavesNothing(t *testing.T) {
 	}
 	f.SetVariantInstances("v", "active", 1)
 	f.SetParked(1)
+	f.SetObjective(time.Second, 0.99)
 	f.SetLevel(1)
 	f.SetProvisional(true)
 	f.SetAllocated(cluster.Resources{CPU: 1})

@@ -35,6 +35,8 @@ func deployed(m *Metrics, name string) *FunctionMetrics {
 	f.SetUsed(cluster.Resources{})
 	f.SetParked(0)
 	f.SetProvisional(false)
+	f.SetObjective(100*time.Millisecond, 0.99)
+	f.SetLevel(1)
 	return f
 }
 
@@ -51,11 +53,10 @@ func TestSeriesOfAFunction(t *testing.T) {
 	f.ObserveCold(80 * time.Millisecond)
 	f.SetInstances("⟨8,1000m,0%⟩", 1)
 	f.SetExecRatio("⟨8,1000m,0%⟩", 1)
-	f.SetLevel(1)
 	busy := series(t, r)
 	t.Logf("%d series of an idle function, %d of a busy one", idle, busy)
-	if idle > 30 || busy > 91 {
-		t.Errorf("%d series of an idle function and %d of a busy one; at most 30 and 91 are wanted", idle, busy)
+	if idle > 33 || busy > 93 {
+		t.Errorf("%d series of an idle function and %d of a busy one; at most 33 and 93 are wanted", idle, busy)
 	}
 }
 

@@ -133,8 +133,7 @@ func inHeader(r *http.Request, name string, unit time.Duration) time.Duration {
 func (g *Group) receive(w http.ResponseWriter, r *http.Request) (*frame.Request, web.Body, error) {
 	held, err := g.options.Bodies.ReadFrame(w, r, r.PathValue("name"), frame.Overhead(1))
 	if err != nil {
-		// Otherwise the rest of the body would be parsed as the next request.
-		w.Header().Set("Connection", "close")
+		web.CloseAfter(w, r)
 		return nil, web.Body{}, err
 	}
 	requests, err := frame.DecodeRequests(held.Content())

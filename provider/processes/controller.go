@@ -13,6 +13,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/provider/decisions"
 	"github.com/faas-infer/faas-infer/provider/keeper"
 	"github.com/faas-infer/faas-infer/provider/metrics"
 )
@@ -53,6 +54,8 @@ type Options struct {
 	Validate func(environment map[string]string, bundle string) error
 	Metrics  *metrics.Metrics
 	Logger   zerolog.Logger
+	// Decisions gets what the controller does, and why; nil for nothing.
+	Decisions *decisions.Log
 	// ColdWait is how long a request without a ready instance may wait. QueueLimit
 	// is the maximum number of waiting requests per function.
 	ColdWait   time.Duration
@@ -90,6 +93,7 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 	var err error
 	c.keeper, err = keeper.New[*instance](ctx, keeper.Options{
 		Backend: o.Backend, Logger: o.Logger, Lock: &c.mu, Wake: c.Wake, StopGrace: o.StopGrace, Replicas: keeper.Alone{},
+		Decisions: o.Decisions,
 	})
 	if err != nil {
 		return nil, err

@@ -3,10 +3,13 @@ package processes
 import (
 	"cmp"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/provider/decisions"
 	"github.com/faas-infer/faas-infer/provider/keeper"
+	"github.com/faas-infer/faas-infer/scaling"
 )
 
 // look looks at every function's load and starts or retires instances to match. It
@@ -32,6 +35,7 @@ func (c *Controller) look(now time.Time) time.Duration {
 	for _, fn := range c.functions {
 		busy = c.reconcile(now, fn, free) || busy
 		fn.Tell(now)
+		fn.Problems.Look(c.options.Decisions, now, fn.Name, fn.problem)
 		fn.Record(true, func(in *instance) (string, bool) { return in.Config.String(), in.There() })
 	}
 	if busy {
@@ -47,7 +51,7 @@ func (c *Controller) decide(now time.Time) (short bool) {
 	defer c.mu.Unlock()
 	for _, fn := range c.functions {
 		current, _ := fn.staying()
-		short = len(current) < fn.replicas.Follow(now, fn.load(), fn.Name, &c.options.Logger) || short
+		short = len(current) < fn.replicas.Follow(now, fn.load(), fn.Name, &c.options.Logger, c.options.Decisions) || short
 	}
 	return short
 }
@@ -69,6 +73,7 @@ func (c *Controller) reconcile(now time.Time, fn *function, free *room) (busy bo
 	}
 	if extra := len(current) - wanted; extra > 0 {
 		for _, in := range current[:extra] {
+			c.decided(now, fn, decisions.Stop, in.Node, "the function needs "+strconv.Itoa(wanted)+" of "+strconv.Itoa(len(current))+" instances")
 			c.keeper.Retire(in, "no longer needed")
 		}
 	}
@@ -77,6 +82,7 @@ func (c *Controller) reconcile(now time.Time, fn *function, free *room) (busy bo
 	kept := old[:0]
 	for i, in := range old {
 		if fn.handed || in.passed || i < len(old)-wanted {
+			c.decided(now, fn, decisions.Stop, in.Node, string(scaling.Superseded))
 			c.keeper.Retire(in, "replaced")
 			continue
 		}
@@ -85,7 +91,7 @@ func (c *Controller) reconcile(now time.Time, fn *function, free *room) (busy bo
 	old = kept
 	missing := wanted - len(current)
 	if missing > 0 && free != nil && !fn.Failures.Pausing(now) {
-		c.grow(fn, missing, old, free)
+		c.grow(now, fn, missing, old, free)
 	} else if missing <= 0 {
 		fn.Unplaced = ""
 	}
@@ -116,7 +122,7 @@ const (
 // grow starts the missing instances as far as there is room. Those above
 // maxOwnStarting and maxStarting wait for the next look. If there is no room, grow
 // retires an older instance to make some.
-func (c *Controller) grow(fn *function, missing int, old []*instance, free *room) {
+func (c *Controller) grow(now time.Time, fn *function, missing int, old []*instance, free *room) {
 	unplaced := ""
 	for starts := fn.starting(); missing > 0 && starts < maxOwnStarting && free.starting < maxStarting; missing-- {
 		spec := fn.spec(keeper.NewID(fn.Name), "")
@@ -126,16 +132,39 @@ func (c *Controller) grow(fn *function, missing int, old []*instance, free *room
 			break
 		}
 		c.start(fn, spec)
+		c.decided(now, fn, decisions.Start, spec.Node, fn.whyMissing(old))
 		starts++
 		free.starting++
 	}
 	if unplaced != "" && len(old) > 0 && !fn.changing() {
+		c.decided(now, fn, decisions.Stop, old[0].Node, "the later revision needs the room")
 		c.keeper.Retire(old[0], "makes room for its successor")
 	}
 	if unplaced != fn.Unplaced && unplaced != "" {
 		c.options.Logger.Warn().Str("function", fn.Name).Str("why", unplaced).Msg("the function cannot have all the instances that it needs")
 	}
 	fn.Unplaced = unplaced
+}
+
+// whyMissing is why the function gets an instance: there are old ones, or fewer than it needs.
+func (fn *function) whyMissing(old []*instance) string {
+	load := fn.load()
+	switch {
+	case len(old) > 0:
+		return string(scaling.NewRevision)
+	case load.Waiting > 0 && load.InFlight == 0:
+		return string(scaling.Waiting)
+	case fn.Failures.Why != "":
+		return "an earlier instance exited"
+	}
+	return "the function needs " + strconv.Itoa(fn.replicas.Wanted()) + " of them"
+}
+
+// decided adds what is done about an instance on a node to the log of decisions.
+func (c *Controller) decided(now time.Time, fn *function, kind decisions.Kind, node, why string) {
+	f := decisions.Fields{Instances: 1, Program: true, Node: node, Why: why, Waiting: fn.load().Waiting}
+	f.OfConfig(fn.config())
+	c.options.Decisions.Add(now, fn.Name, kind, f)
 }
 
 // starting counts the instances that are not ready yet.

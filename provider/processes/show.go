@@ -10,7 +10,8 @@ import (
 // description returns the state of a function. The lock is held.
 func (fn *function) description() keeper.Description {
 	d := fn.Describe()
-	d.Cold, d.Wanted = fn.forwarder.Stats().Cold, uint64(fn.replicas.Wanted())
+	s := fn.forwarder.Stats()
+	d.Cold, d.Waiting, d.Wanted = s.Cold, s.Waiting, uint64(fn.replicas.Wanted())
 	d.Problem = fn.problem()
 	return d
 }

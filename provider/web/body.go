@@ -227,16 +227,29 @@ func (s *BodyReader) Limit(w http.ResponseWriter) {
 const maxRest = 256 << 10
 
 // LimitRest, deferred, limits the time for the rest of a body that a handler has not
-// read: net/http reads it before it answers. Over HTTP/2 it resets the stream instead, and curl 7.88 and
-// others then lose the answer, so LimitRest reads it.
+// read: net/http reads it before it answers. Over HTTP/2 it resets the stream instead, so LimitRest reads it. It leaves
+// what is longer than that to [CloseAfter].
 func (s *BodyReader) LimitRest(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength == 0 {
 		return
 	}
 	s.Limit(w)
 	if r.ProtoMajor == 2 {
-		_, _ = io.CopyN(io.Discard, r.Body, maxRest) // The answer does not depend on it.
+		if _, err := io.CopyN(io.Discard, r.Body, maxRest); err == nil {
+			leaveRest(w)
+		}
 	}
+}
+
+// CloseAfter says that an answer does not wait for the rest of its request's body. Call it before the answer is
+// written. The connection closes afterwards, or what comes would be taken for the next request. Over HTTP/2 only the
+// stream ends. A GOAWAY would end the connection for other requests, too, and curl 7.88 loses the answers before it.
+func CloseAfter(w http.ResponseWriter, r *http.Request) {
+	if r.ProtoMajor < 2 {
+		w.Header()["Connection"] = []string{"close"}
+		return
+	}
+	leaveRest(w)
 }
 
 // Unlimit takes the time limit away.

@@ -54,7 +54,7 @@ func boundFields(handler http.Handler) http.Handler {
 			return
 		}
 		r.Header = http.Header{} // The connection keeps the request for as long as it lasts.
-		w.Header().Set("Connection", "close")
+		CloseAfter(w, r)
 		// net/http reads the rest of the body. It fails if the client is gone.
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(duplex.Linger))
 		WriteError(w, Refuse(http.StatusRequestHeaderFieldsTooLarge,

@@ -1,9 +1,12 @@
 package web
 
 import (
+	"io"
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/faas-infer/faas-infer/instance/duplex"
 )
 
 const (
@@ -33,9 +36,12 @@ func (s *Connections) serveStream(w http.ResponseWriter, r *http.Request, c *con
 		handler.ServeHTTP(w, r)
 		return
 	}
-	answer := newStalling(w, s.options.AnswerTimeout)
+	answer, body := newStalling(w, s.options.AnswerTimeout), r.Body
 	defer answer.end()
 	handler.ServeHTTP(answer, r)
+	if answer.restLeft {
+		answer.lingerFor(body)
+	}
 }
 
 // leave ends the handler of a stream. net/http tells when the last stream has ended, but a handler may
@@ -57,6 +63,8 @@ type stalling struct {
 	control *http.ResponseController
 	limit   time.Duration
 	stalled *time.Timer
+	// restLeft: the answer does not wait for the rest of the request's body.
+	restLeft bool
 	// mu guards ended: net/http's answer must not be used after its handler.
 	mu    sync.Mutex
 	ended bool
@@ -84,6 +92,30 @@ func (s *stalling) end() {
 	defer s.mu.Unlock()
 	s.ended = true
 	_ = s.control.SetWriteDeadline(time.Now().Add(s.limit)) // It fails if the stream is over.
+}
+
+// leaveRest lets a stream's answer go before the rest of its request's body has come.
+func leaveRest(w http.ResponseWriter) {
+	for w != nil {
+		if s, ok := w.(*stalling); ok {
+			s.restLeft = true
+			return
+		}
+		inner, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			return
+		}
+		w = inner.Unwrap()
+	}
+}
+
+// lingerFor sends the whole answer, and reads on until the client has stopped to send, for [duplex.Linger] at most. Then
+// net/http ends the stream, with RST_STREAM(NO_ERROR) if the body has not ended (RFC 9113, section 8.1). curl 7.88 and
+// others lose an answer that comes together with that.
+func (s *stalling) lingerFor(body io.Reader) {
+	s.Flush()
+	_ = s.SetReadDeadline(time.Now().Add(duplex.Linger)) // It fails if the stream is over; then so does reading.
+	_, _ = io.Copy(io.Discard, body)
 }
 
 // Write implements http.ResponseWriter.

@@ -1,7 +1,9 @@
 package web
 
 import (
+	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -10,6 +12,11 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+
+	"github.com/faas-infer/faas-infer/instance/duplex"
 )
 
 // overHTTP2 returns a client that keeps one connection of HTTP/2 to the server.
@@ -87,5 +94,122 @@ func TestResetStreamsLeaveTheirConnectionIdle(t *testing.T) {
 	}))
 	if c.state.Load() != connQuiet {
 		t.Error("the connection is busy with no stream")
+	}
+}
+
+// streamClient is a client of HTTP/2 that sends what it likes.
+type streamClient struct {
+	*http2.Framer
+	t *testing.T
+	// answers are the server's frames about streams and the connection's end.
+	answers chan string
+}
+
+func newStreamClient(t *testing.T, conn net.Conn) *streamClient {
+	c := &streamClient{http2.NewFramer(conn, conn), t, make(chan string, 100)}
+	c.ReadMetaHeaders = hpack.NewDecoder(4<<10, nil)
+	go func() {
+		defer close(c.answers)
+		for {
+			f, err := c.ReadFrame()
+			if err != nil {
+				return
+			}
+			switch f := f.(type) {
+			case *http2.MetaHeadersFrame:
+				c.answers <- "HEADERS " + f.PseudoValue("status")
+			case *http2.DataFrame:
+				c.answers <- fmt.Sprintf("DATA %q %v", f.Data(), f.StreamEnded())
+			case *http2.RSTStreamFrame:
+				c.answers <- "RST_STREAM " + f.ErrCode.String()
+			case *http2.GoAwayFrame:
+				c.answers <- "GOAWAY"
+			}
+		}
+	}()
+	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.WriteSettings(); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// post sends a request with a body of n bytes that goes on.
+func (c *streamClient) post(stream uint32, n int) {
+	var head bytes.Buffer
+	coder := hpack.NewEncoder(&head)
+	for _, f := range [][2]string{{":method", "POST"}, {":scheme", "http"}, {":authority", "x"}, {":path", "/"}} {
+		_ = coder.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]}) // It is written to memory.
+	}
+	if err := c.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: head.Bytes(), EndHeaders: true}); err != nil {
+		c.t.Fatal(err)
+	}
+	for sent := 0; sent < n; sent += 10 << 10 {
+		if err := c.WriteData(stream, false, make([]byte, 10<<10)); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+}
+
+// want fails unless these frames come next.
+func (c *streamClient) want(frames ...string) {
+	c.t.Helper()
+	for _, want := range frames {
+		if got := <-c.answers; got != want {
+			c.t.Fatalf("the server sends %s, want %s", got, want)
+		}
+	}
+}
+
+// An answer before the end of its request's body is whole before the stream ends, and the connection goes on: curl loses
+// answers that come together with RST_STREAM or GOAWAY.
+func TestAnswersBeforeTheirRequestsEnd(t *testing.T) {
+	for name, leave := range map[string]func(w http.ResponseWriter, r *http.Request){
+		"closed": CloseAfter, "rest": NewBodyReader(1, time.Minute, 1).LimitRest,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			bounds := NewConnections(ConnectionOptions{Max: 10, MaxHeads: 1 << 20, AnswerTimeout: time.Minute})
+			server := NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				leave(w, r)
+				WriteError(w, Refuse(http.StatusRequestEntityTooLarge, "no"))
+			}), bounds)
+			conns := make(pipes)
+			go server.Serve(bounds.Listen(conns))
+			conn := conns.dial()
+			c := newStreamClient(t, conn)
+			began := time.Now()
+			wantTime := func(want time.Duration) {
+				t.Helper()
+				if took := time.Since(began); took != want {
+					t.Errorf("%s: after %v, want %v", name, took, want)
+				}
+			}
+			c.post(1, maxRest+1)
+			c.want("HEADERS 413", `DATA "no\n" false`)
+			wantTime(0)
+			c.want(`DATA "" true`, "RST_STREAM NO_ERROR")
+			wantTime(duplex.Linger)
+			c.post(3, maxRest+1)
+			c.want("HEADERS 413", `DATA "no\n" false`)
+			if err := c.WriteData(3, true, nil); err != nil {
+				t.Fatal(err)
+			}
+			c.want(`DATA "" true`)
+			c.post(5, maxRest+1)
+			c.want("HEADERS 413", `DATA "no\n" false`)
+			if err := c.WriteRSTStream(5, http2.ErrCodeCancel); err != nil {
+				t.Fatal(err)
+			}
+			wantTime(duplex.Linger)
+			conn.Close()
+			close(conns)
+			server.Close()
+			synctest.Wait()
+			if n := len(c.answers); n > 0 {
+				t.Errorf("%s: %d more frames, first %s", name, n, <-c.answers)
+			}
+		})
 	}
 }

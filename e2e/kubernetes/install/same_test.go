@@ -1,11 +1,8 @@
 package install
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -165,50 +162,5 @@ func TestAnyRelease(t *testing.T) {
 		if _, err := helmAs(t, bad, "serving"); err == nil || !strings.Contains(err.Error(), "the name of a Service") {
 			t.Errorf("a release named %q: %v", bad, err)
 		}
-	}
-}
-
-// The dashboard shows only metrics that exist.
-func TestDashboard(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(root, "yaml", "options", "grafana", "dashboard.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var dashboard struct {
-		Panels []struct {
-			ID      int
-			Title   string
-			Targets []struct{ Expr string }
-		}
-	}
-	if err := json.Unmarshal(text, &dashboard); err != nil {
-		t.Fatal(err)
-	}
-	document, err := os.ReadFile(filepath.Join(root, "docs", "design", "metrics.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	seen := map[int]bool{}
-	queries := 0
-	for _, p := range dashboard.Panels {
-		if seen[p.ID] {
-			t.Errorf("two panels have the number %d", p.ID)
-		}
-		seen[p.ID] = true
-		for _, target := range p.Targets {
-			queries++
-			for _, part := range strings.Split(target.Expr, "faas_infer_")[1:] {
-				name := part[:strings.IndexAny(part, "{[) ")]
-				for _, suffix := range []string{"_bucket", "_sum", "_count"} {
-					name = strings.TrimSuffix(name, suffix)
-				}
-				if !strings.Contains(string(document), "`"+name+"`") {
-					t.Errorf("%s: nobody makes faas_infer_%s", p.Title, name)
-				}
-			}
-		}
-	}
-	if queries < 20 {
-		t.Errorf("only %d queries", queries)
 	}
 }

@@ -42,7 +42,7 @@ func DefaultPath() (string, error) {
 	if state == "" {
 		home, err := os.UserHomeDir()
 		if err != nil {
-			return "", fmt.Errorf("find the directory of operator profiles: %w; set XDG_STATE_HOME", err)
+			return "", fmt.Errorf("find the state directory: %w; set XDG_STATE_HOME", err)
 		}
 		state = filepath.Join(home, ".local", "state")
 	}

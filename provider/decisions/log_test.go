@@ -1,0 +1,142 @@
+package decisions
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+)
+
+var start = time.Unix(1_790_000_000, 0)
+
+func texts(list []Decision) (out []string) {
+	for _, d := range list {
+		out = append(out, fmt.Sprint(d.ID, " ", d.Function, ": ", d.Text))
+	}
+	return out
+}
+
+// Decisions that are equal but for measured figures are one entry with a count. Those of one plan add up.
+func TestEqualDecisionsAreJoined(t *testing.T) {
+	l := NewLog()
+	on := func(node string, load float64) Fields {
+		return Fields{Instances: 1, Batch: 8, CPU: 1000, Node: node, Instance: fmt.Sprint("i", load), Why: "load", Load: load, Needed: load, Carries: 40}
+	}
+	l.Add(start, "f.ns", Start, on("n1", 50))
+	l.Add(start, "f.ns", Start, on("n2", 50))
+	l.Add(start, "f.ns", Start, on("n1", 50))
+	found, next := l.Since(0, "ns", "f", 0)
+	if len(found) != 2 || next != 3 || found[1].ID != 3 || found[1].Replaces != 1 || !strings.HasPrefix(found[1].Text, "Started 2 instances ⟨8, 1000m⟩ on n1") {
+		t.Errorf("within one plan: %q, next %d", texts(found), next)
+	}
+	for i := range 5 {
+		l.Add(start.Add(time.Duration(i)*time.Second), "g.ns", Resize, Fields{Instances: 1, CPU: 1000, FromCPU: 500, Load: float64(i)})
+	}
+	found, _ = l.Since(next, "", "", 0)
+	if len(found) != 1 || found[0].Count != 5 || !found[0].FirstAt.Equal(start) || found[0].Replaces != 7 || !strings.HasSuffix(found[0].Text, "(×5)") {
+		t.Errorf("in a row: %+v", found)
+	}
+	l.Add(start.Add(4*time.Second+joinWithin+1), "g.ns", Resize, Fields{Instances: 1, CPU: 1000, FromCPU: 500})
+	l.Add(start.Add(5*time.Second+joinWithin), "g.ns", Resize, Fields{Instances: 1, CPU: 2000, FromCPU: 500})
+	if found, _ = l.Since(0, "ns", "g", 0); len(found) != 3 {
+		t.Errorf("later, or others: %q", texts(found))
+	}
+}
+
+// IDs ascend, and a reader that continues with next misses nothing. After a restart its ID counts as 0.
+func TestSince(t *testing.T) {
+	l := NewLog()
+	for i := range 10 {
+		l.Add(start, fmt.Sprintf("f%d.%s", i, []string{"a", "b"}[i%2]), Deploy, Fields{Revision: uint64(i)})
+	}
+	l.Add(start, "", Node, Fields{Wanted: 1})
+	for _, c := range []struct {
+		id                  uint64
+		namespace, function string
+		limit, want         int
+	}{
+		{0, "", "", 0, 11}, {4, "", "", 0, 7}, {0, "a", "", 0, 5}, {0, "", "f3", 0, 1}, {0, "b", "f3", 0, 1}, {0, "a", "f3", 0, 0},
+		{3, "a", "", 0, 3}, {0, "", "", 3, 3}, {11, "", "", 0, 0}, {500, "", "", 0, 11},
+	} {
+		found, next := l.Since(c.id, c.namespace, c.function, c.limit)
+		if len(found) != c.want || next != 11 {
+			t.Errorf("%+v: %q, next %d", c, texts(found), next)
+		}
+		for i := 1; i < len(found); i++ {
+			if found[i].ID <= found[i-1].ID {
+				t.Errorf("%+v: IDs do not ascend: %q", c, texts(found))
+			}
+		}
+	}
+	changed := l.Changed()
+	select {
+	case <-changed:
+		t.Error("changed before the next entry")
+	default:
+	}
+	l.Add(start, "f.a", Delete, Fields{})
+	<-changed
+	var none *Log
+	none.Add(start, "f", Delete, Fields{})
+	if found, next := none.Since(0, "", "", 0); found != nil || next != 0 || none.Changed() != nil {
+		t.Error("a nil log remembers")
+	}
+}
+
+// A function with many decisions pushes out its own first, and all together are bounded.
+func TestLogIsBounded(t *testing.T) {
+	l := NewLog()
+	l.Add(start, "calm.ns", Deploy, Fields{})
+	for i := range maxPerFunction + 50 {
+		l.Add(start, "busy.ns", Deploy, Fields{Revision: uint64(i)})
+	}
+	if found, _ := l.Since(0, "ns", "busy", 0); len(found) != maxPerFunction || found[0].Fields.Revision != 50 {
+		t.Errorf("%d of one function, from %d", len(found), found[0].Fields.Revision)
+	}
+	if found, _ := l.Since(0, "ns", "calm", 0); len(found) != 1 {
+		t.Error("another function's decision is gone")
+	}
+	for i := range maxDecisions {
+		l.Add(start, fmt.Sprintf("f%d.ns", i), Deploy, Fields{})
+	}
+	if found, _ := l.Since(0, "", "", 0); len(found) != maxDecisions || len(l.byFunction) != maxDecisions {
+		t.Errorf("%d in all, %d functions", len(found), len(l.byFunction))
+	}
+}
+
+// Texts of models and clients are bounded and have no control characters.
+func TestTextsAreClipped(t *testing.T) {
+	l := NewLog()
+	l.Add(start, "f.ns", Problem, Fields{Detail: "a\x1b[2J\x00\xff<b>" + strings.Repeat("ä", maxText)})
+	found, _ := l.Since(0, "", "", 0)
+	text := found[0].Text
+	if strings.ContainsAny(text, "\x1b\x00\n") || !utf8.ValidString(text) || len(text) > maxText+20 || !strings.Contains(text, "<b>") {
+		t.Errorf("%q", text[:60])
+	}
+}
+
+func TestTimeInJSON(t *testing.T) {
+	text, err := json.Marshal(Time{start.Add(123 * time.Millisecond)})
+	var back Time
+	if err = json.Unmarshal(text, &back); err != nil || string(text) != "1790000000.123" || !back.Equal(start.Add(123*time.Millisecond)) {
+		t.Errorf("%s, %v, %v", text, back, err)
+	}
+}
+
+// A problem is told once it lasts, in spite of other figures, and solved once it is gone for a while.
+func TestProblems(t *testing.T) {
+	l, p, at := NewLog(), Problems{}, start
+	for _, problem := range []string{"", "moment", "", "lasts 1", "lasts 2", "lasts 3", "", "lasts 4", "other", "other", "other", "", "", "", "", ""} {
+		at = at.Add(time.Second)
+		p.Look(l, at, "f.ns", func() string { return problem })
+		p.Look(l, at.Add(time.Millisecond), "f.ns", func() string { t.Error("asked again at once"); return "" })
+	}
+	found, _ := l.Since(0, "", "", 0)
+	got := strings.Join(texts(found), "\n")
+	want := "1 f: Problem: lasts 2.\n2 f: Solved after 5 s: lasts 2.\n3 f: Problem: other.\n4 f: Solved after 3 s: other."
+	if got != want {
+		t.Errorf("%s", got)
+	}
+}

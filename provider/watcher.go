@@ -1,0 +1,288 @@
+package provider
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/provider/history"
+	"github.com/faas-infer/faas-infer/provider/metrics"
+)
+
+// restPause is how many seconds a function at rest goes without another look at its instances.
+const restPause = 5
+
+// watcher samples all functions once a second, and makes the events of GET /system/stream, once for all who watch.
+type watcher struct {
+	server *Server
+
+	mu        sync.Mutex
+	functions map[string]*watchedFunction
+	// at is the second of the latest sample.
+	at int64
+	// nodes are the machines at the second nodesAt, and machinesText what is shown of them.
+	nodes        []cluster.Node
+	nodesAt      int64
+	machinesText []byte
+	// audiences are those who watch, by what they watch; viewers is their number. renderings and frames count the
+	// texts of functions and the events that were made for them.
+	audiences          map[audienceKey]*audience
+	viewers            int
+	renderings, frames uint64
+	// decided is the ID of the latest decision that viewers have got.
+	decided uint64
+	// askedAt is the second in which somebody last asked for statistics.
+	askedAt int64
+}
+
+// watchedFunction is a function as the watcher knows it.
+type watchedFunction struct {
+	d       *deployed
+	series  *history.Series
+	reading metrics.Reading
+	state   Watched
+	// stateAt is the second of the latest look at its instances. text is what was last shown of it, stale says that it is
+	// not what would be shown now.
+	stateAt int64
+	text    []byte
+	stale   bool
+	// roomy is an objective at which the nodes have room for its load, 0 if none was found at the second roomyAt.
+	roomy   time.Duration
+	roomyAt int64
+	model   modelTensors
+	// came: some requests came in the minute before the latest sample.
+	came bool
+}
+
+func newWatcher(s *Server) *watcher {
+	return &watcher{server: s, functions: map[string]*watchedFunction{}, audiences: map[audienceKey]*audience{}}
+}
+
+// Watch samples the functions of a server for the history of GET /system/stats, and serves GET /system/stream, until ctx
+// ends.
+func Watch(ctx context.Context, s *Server) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			s.watcher.tick(s.now())
+			s.watcher.findRoom(ctx)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// tick takes the sample of a second, and tells those who watch.
+func (w *watcher) tick(now time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.sampleAll(now)
+	w.publish(now)
+}
+
+// sampleAll samples all functions, unless that was done in this second. The lock is held.
+func (w *watcher) sampleAll(now time.Time) {
+	at := now.Unix()
+	if at <= w.at {
+		return
+	}
+	w.at = at
+	all := everyFunction(w.server)
+	for _, d := range all {
+		w.sample(at, d)
+	}
+	if len(all) == len(w.functions) {
+		return
+	}
+	there := map[string]bool{}
+	for _, d := range all {
+		there[d.Name] = true
+	}
+	for name := range w.functions {
+		if !there[name] {
+			delete(w.functions, name)
+		}
+	}
+}
+
+// sample adds the reading of a second to a function's history. The lock is held.
+func (w *watcher) sample(at int64, d *deployed) *watchedFunction {
+	f := w.functions[d.Name]
+	if f == nil || f.d.metrics != d.metrics { // It was deleted, and another has its name.
+		f = &watchedFunction{d: d}
+		d.metrics.Read(&f.reading, d.Inference.IsInference)
+		none := history.Sample{Latency: make([]uint64, len(f.reading.Latency)), Batches: make([]uint64, len(f.reading.Batches))}
+		f.series = history.New(at-1, latencyBounds, none)
+		w.functions[d.Name] = f
+	}
+	quiet := d.metrics.Quiet(&f.reading)
+	if !quiet {
+		d.metrics.Read(&f.reading, d.Inference.IsInference)
+	}
+	if f.stateAt == 0 || f.d != d || !quiet || !f.settled() || at-f.stateAt >= restPause {
+		f.d = d
+		w.look(at, f)
+	}
+	f.series.Add(at, f.sampleOf())
+	came := f.series.LastMinute() != history.Counts{}
+	f.stale, f.came = f.stale || came || f.came, came
+	return f
+}
+
+// settled reports whether the instances stay as they are as long as no request comes.
+func (f *watchedFunction) settled() bool {
+	if f.state.Waiting > 0 || f.state.Progress != "" {
+		return false
+	}
+	for i := range f.state.Instances {
+		if s := f.state.Instances[i].shown(); s != instanceReady && s != instanceParked {
+			return false
+		}
+	}
+	return true
+}
+
+// look asks the controller for a function's state. The lock is held.
+func (w *watcher) look(at int64, f *watchedFunction) {
+	f.stateAt, f.stale = at, true
+	known := false
+	if c, ok := w.server.controller.(WatchedController); ok {
+		f.state, known = c.Watch(f.d.Name)
+	}
+	if !known {
+		f.state = Watched{}
+	}
+	whole := w.server.statusOf(f.d) // With the problems that the controller does not know.
+	f.state.Problem, f.state.Slight = shortened(whole.Problem), whole.Slight
+	if f.state.Progress == "" {
+		f.state.Progress = whole.Progress
+	}
+}
+
+// sampleOf is the latest reading with the state of the instances.
+func (f *watchedFunction) sampleOf() history.Sample {
+	r := &f.reading
+	s := history.Sample{
+		Counts:  history.Counts{Arrived: r.Started, InTime: r.InTime, Late: r.Late, Refused: r.Refused, Failed: r.Failed},
+		Latency: r.Latency, Batches: r.Batches, Carries: f.state.Carries, Waiting: f.state.Waiting, Cost: f.holds().CPU,
+	}
+	for i := range f.state.Instances {
+		if f.state.Instances[i].shown() != instanceStopping {
+			s.Instances++
+		}
+	}
+	return s
+}
+
+// render returns what is shown of a function without details. It makes that anew only if something has changed. The
+// lock is held.
+func (w *watcher) render(f *watchedFunction) []byte {
+	if f.stale || f.text == nil {
+		w.renderings++
+		f.text, _ = json.Marshal(f.stats(false)) // Strings and numbers cannot fail to marshal.
+		f.stale = false
+	}
+	return f.text
+}
+
+// renderWhole is render with details, and with a series if one is asked for.
+func (w *watcher) renderWhole(f *watchedFunction, series span) []byte {
+	w.renderings++
+	s := f.stats(true)
+	if series.step > 0 {
+		s.Series = seriesOf(f.series, series.window, series.step)
+	}
+	text, _ := json.Marshal(s)
+	return text
+}
+
+// renderSeries is render with a series.
+func (w *watcher) renderSeries(f *watchedFunction, series span) []byte {
+	w.renderings++
+	s := f.stats(false)
+	s.Series = seriesOf(f.series, series.window, series.step)
+	text, _ := json.Marshal(s)
+	return text
+}
+
+// selected lists the functions that a key selects, sorted by name. The lock is held.
+func (w *watcher) selected(k audienceKey) (out []*watchedFunction) {
+	for _, f := range w.functions {
+		if k.selects(f.d.Deployment.Namespace, f.d.Deployment.Service) {
+			out = append(out, f)
+		}
+	}
+	slices.SortFunc(out, func(a, b *watchedFunction) int { return strings.Compare(a.d.Name, b.d.Name) })
+	return out
+}
+
+// machines lists the nodes with the instances of all functions as JSON. The lock is held.
+func (w *watcher) machines(ctx context.Context) []byte {
+	if w.server.nodes == nil {
+		return nil
+	}
+	if w.nodesAt == w.at {
+		return w.machinesText
+	}
+	if nodes, err := w.server.nodes(ctx); err == nil { // Otherwise those before are shown.
+		w.nodes, w.nodesAt = nodes, w.at
+	}
+	out, at := make([]statsNode, 0, len(w.nodes)), map[string]int{}
+	for i := range w.nodes {
+		at[w.nodes[i].Name] = i
+		out = append(out, nodeOf(&w.nodes[i]))
+	}
+	for _, f := range w.selected(audienceKey{namespace: everyNamespace}) {
+		for i := range f.state.Instances {
+			x := &f.state.Instances[i]
+			for node, part := range cluster.Over(x.Node, x.Nodes, x.Holds) {
+				n, ok := at[node]
+				if !ok {
+					continue
+				}
+				out[n].Instances = append(out[n].Instances, nodeInstance{
+					Function: f.d.Deployment.Service, Namespace: f.d.Deployment.Namespace, Batch: x.Config.Batch, CPU: part.CPU, GPU: part.GPU,
+					Memory: part.Memory, State: x.shown(),
+				})
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b statsNode) int { return cmp.Compare(a.Name, b.Name) })
+	w.machinesText, _ = json.Marshal(out)
+	return w.machinesText
+}
+
+// appendStats appends the object of GET /system/stats. nodes is left out if it is nil.
+func (w *watcher) appendStats(to []byte, now time.Time, step int64, functions [][]byte, gone []statsName, nodes []byte) []byte {
+	version, _ := json.Marshal(w.server.version.Release)
+	to = append(to, `{"now":`...)
+	to = strconv.AppendFloat(to, seconds(now), 'f', 3, 64)
+	to = append(to, `,"started":`...)
+	to = strconv.AppendFloat(to, seconds(w.server.started), 'f', 3, 64)
+	to = append(append(to, `,"version":`...), version...)
+	if w.server.several {
+		to = append(to, `,"several":true`...)
+	}
+	to = strconv.AppendInt(append(to, `,"step_s":`...), step, 10)
+	to = append(append(append(to, `,"functions":[`...), bytes.Join(functions, []byte{','})...), ']')
+	if len(gone) > 0 {
+		names, _ := json.Marshal(gone)
+		to = append(append(to, `,"gone":`...), names...)
+	}
+	if nodes != nil {
+		to = append(append(to, `,"nodes":`...), nodes...)
+	}
+	return append(to, '}')
+}
+
+// seconds is a time in seconds since 1970.
+func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
