@@ -68,7 +68,7 @@ up: ## Build all, start it, deploy stack.yml, stay until Ctrl-C
 .PHONY: test
 test: ## Check formatting, vet, run all tests, with the race detector where packages can race
 	@echo "[1/4] requirements: the binary, ONNX Runtime, OpenFaaS, Chromium, a collector, Prometheus, an ACME authority, Python packages"
-	@$(MAKE) --no-print-directory -j4 ready gateway faas-cli grpcurl chromium collector prometheus pebble python
+	@$(MAKE) --no-print-directory -j4 ready gateway faas-cli grpcurl chromium axe collector prometheus pebble python
 	@echo "[2/4] gofmt, vet and the links of the pages"
 	@$(MAKE) --no-print-directory formatted vet docs
 	@rm -f bin/flaky
@@ -131,7 +131,7 @@ test-karpenter: kubernetes ## Build Karpenter, and test that it adds and removes
 
 # The tests that it skips are those of the papers' rooms.
 .PHONY: test-without-papers
-test-without-papers: ready faas-cli chromium python ## Run the end-to-end tests of the core on a program without the papers' rooms
+test-without-papers: ready faas-cli chromium axe python ## Run the end-to-end tests of the core on a program without the papers' rooms
 	@FAAS_INFER_E2E_TAGS=nopapers $(TIMED) "end-to-end tests without papers" $(GOTEST) -vet=off -count=1 -timeout 50m \
 		-skip '^TestALargeModelIsCut$$|^TestCheapestWayUnderBurst$$|^TestShadowsKilledUnderLoad$$|^TestGuide$$/./^(partition|variants)$$' -- ./e2e
 
@@ -226,8 +226,12 @@ kubernetes: ## Build Kubernetes from source into the user's cache (8 minutes the
 	@$(TIMED) "Helm" scripts/helm.sh >/dev/null
 
 .PHONY: chromium
-chromium: ## Find or fetch a Chromium to test the gateway's web interface
+chromium: ## Find or fetch a Chromium to test web pages
 	@$(TIMED) "Chromium" scripts/chromium.sh >/dev/null
+
+.PHONY: axe
+axe: ## Fetch axe-core, which checks the console's pages, into the user's cache
+	@$(TIMED) "axe-core" scripts/axe.sh >/dev/null
 
 .PHONY: collector
 collector: ## Build OpenTelemetry's collector, which a test sends traces to, into the user's cache

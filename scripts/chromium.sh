@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Finds or fetches a headless Chromium for the test of the gateway's web interface.
+# Finds or fetches a headless Chromium for the tests of web pages.
 # See --help.
 set -euo pipefail
 # shellcheck source=scripts/cache.sh
@@ -20,7 +20,7 @@ usage() {
 		  $dir
 		Does nothing if it is there already. To fetch it again, remove the directory.
 
-		Only the end-to-end test of the gateway's web interface needs it.
+		Only the end-to-end tests of the console and of the gateway's web interface need it.
 
 		Environment:
 		  XDG_CACHE_HOME  where caches live, default ~/.cache

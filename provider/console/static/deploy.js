@@ -38,7 +38,7 @@ export function Deploy() {
         <${Drop} take=${take} disabled=${progress !== null} />
         ${file && html`<p><b>${plain(file.name)}</b> <span class="quiet">${bytes(file.size)}</span></p>`}
         ${progress !== null && html`<div class="row"><progress max="1" value=${progress} aria-label="Upload"></progress>
-          <span role="status">${progress < 1 ? `${Math.floor(progress * 100)} % sent` : "Reading the model …"}</span>
+          <span role="status">${progress < 1 ? `${Math.floor(progress * 100)} % sent` : "Reading the model and predicting its times. A large one takes a minute …"}</span>
           <button type="button" class="small" onClick=${() => { running.current?.stop(); running.current = null; setProgress(null); setFile(null); }}>Stop</button></div>`}
         <${Failure} of=${failure} />
         <details open=${own} onToggle=${(e) => setOwn(e.target.open)}><summary>Or the name of an image that is there already</summary>

@@ -95,7 +95,9 @@ function applyStats(stats, whole) {
     functions.set(key, rest);
     if (series?.arrived) {
       const step = stats.step_s || sparkStep;
-      live.sparks.set(key, { bucket: Math.floor(stats.now / sparkStep), values: series.arrived.slice(-sparkPoints).map((n) => n === null ? null : n / step) });
+      // The series of a new function is shorter.
+      const known = series.arrived.slice(-sparkPoints).map((n) => n / step);
+      live.sparks.set(key, { bucket: Math.floor(stats.now / sparkStep), values: [...Array(sparkPoints - known.length).fill(null), ...known] });
     } else {
       extendSpark(key, f.minute?.rate_per_s ?? 0, stats.now ?? Date.now() / 1000);
     }

@@ -1,0 +1,341 @@
+package e2e
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/openfaas/faas-provider/types"
+)
+
+// console is the provider's console in a browser.
+type console struct {
+	*browser
+	axe string
+}
+
+// openConsole opens the console at a provider's address, with a password if there is one, and waits until
+// it is live. From then on the page keeps its errors.
+func openConsole(t *testing.T, address, password string) *console {
+	t.Helper()
+	axe, err := script("axe.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(axe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &console{browse(t), string(text)}
+	c.open(t, address, password)
+	return c
+}
+
+func (c *console) open(t *testing.T, address, password string) {
+	t.Helper()
+	at, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if password != "" {
+		at.User = url.UserPassword("admin", password)
+	}
+	c.do(t, chromedp.Navigate(at.String()), c.live())
+	c.eval(t, `window.faults = [];
+		addEventListener("error", (e) => faults.push(String(e.message)));
+		addEventListener("unhandledrejection", (e) => faults.push(String(e.reason)));
+		document.addEventListener("securitypolicyviolation", (e) => faults.push(e.violatedDirective + " " + e.blockedURI)); ""`)
+}
+
+func (c *console) live() chromedp.Action[chromedp.Void] {
+	return until(`document.querySelector(".connection.live") !== null`)
+}
+
+// eval returns the text that an expression of JavaScript, or its promise, gives.
+func (c *console) eval(t *testing.T, expression string) string {
+	t.Helper()
+	text, err := chromedp.Run(c.ctx, chromedp.Evaluate[string](expression, chromedp.EvalAwaitPromise))
+	if err != nil {
+		t.Fatalf("%.200s: %v", expression, err)
+	}
+	return text
+}
+
+// goes shows a view, and waits for an element of it.
+func (c *console) goes(t *testing.T, view, selector string) {
+	t.Helper()
+	c.eval(t, fmt.Sprintf("location.hash = %s", strconv.Quote(view)))
+	c.do(t, chromedp.WaitVisible(chromedp.CSS(selector)))
+}
+
+// says waits until the page has all words.
+func (c *console) says(t *testing.T, words ...string) {
+	t.Helper()
+	for _, w := range words {
+		c.do(t, until(fmt.Sprintf("document.body.innerText.includes(%s)", strconv.Quote(w))))
+	}
+}
+
+// press presses the button with a text, in an open dialog if there is one.
+func (c *console) press(t *testing.T, text string) {
+	t.Helper()
+	c.do(t, until(fmt.Sprintf(`(() => {
+		const within = document.querySelector("dialog[open]") ?? document.querySelector("main");
+		const b = [...within.querySelectorAll("button, a.button")].find((x) => x.textContent.trim() === %s && !x.disabled);
+		if (!b) return false;
+		b.click();
+		return true })()`, strconv.Quote(text))))
+}
+
+// clean fails the test if axe-core finds anything on the page, if the page is wider than its window, had
+// an error, broke its policy, or loaded something from another host.
+func (c *console) clean(t *testing.T, view string) {
+	t.Helper()
+	for _, size := range []int64{1280, 375} {
+		c.do(t, chromedp.EmulateViewport(size, 900))
+		if wide := c.eval(t, "String(document.documentElement.scrollWidth)"); wide != strconv.FormatInt(size, 10) {
+			t.Errorf("%s is %s pixels wide in a window of %d", view, wide, size)
+		}
+		for _, theme := range []string{"light", "dark"} {
+			c.eval(t, fmt.Sprintf(`(() => { const s = document.querySelector(".theme select"); s.value = %q; s.dispatchEvent(new Event("change", {bubbles: true})); return "" })()`, theme))
+			c.do(t, until(fmt.Sprintf("document.documentElement.dataset.theme === %q", theme)))
+			c.eval(t, c.axe+`; ""`)
+			found := c.eval(t, `axe.run().then((r) => r.violations.map((v) => v.id + ": " + v.nodes.map((n) => n.html.slice(0, 200)).join(" | ")).join("\n"))`)
+			if found != "" {
+				t.Errorf("%s at %d pixels, %s: %s", view, size, theme, found)
+			}
+		}
+	}
+	c.do(t, chromedp.EmulateViewport(1280, 900))
+	if faults := c.eval(t, `faults.join("\n")`); faults != "" {
+		t.Errorf("%s: %s", view, faults)
+	}
+	if elsewhere := c.eval(t, `performance.getEntriesByType("resource").map((e) => e.name).filter((n) => !n.startsWith(location.origin)).join("\n")`); elsewhere != "" {
+		t.Errorf("%s loads %s", view, elsewhere)
+	}
+}
+
+// guarded starts a provider whose console needs a password, at an address.
+func (p *place) guarded(t *testing.T, listen, password string, arguments ...string) *daemon {
+	t.Helper()
+	secrets := filepath.Join(p.dir, "credentials")
+	for name, text := range map[string]string{"basic-auth-user": "admin", "basic-auth-password": password} {
+		if err := os.MkdirAll(secrets, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(secrets, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return p.providerAt(t, suite.binary, listen, append(arguments, "--secret-mount-path", secrets)...)
+}
+
+// A user drops a model, sees what it costs, deploys it and tries it.
+func TestConsoleDeploys(t *testing.T) {
+	providerTests.takeHere(t)
+	p := newPlace(t)
+	secret, model := filepath.Join(p.dir, "payload-secret"), filepath.Join(p.dir, "My Digits.onnx")
+	if err := errors.Join(zooModel(t, "identity").WriteFile(model), os.WriteFile(secret, []byte("secret"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	const password = `p"a ss/<word>`
+	d := p.guarded(t, "127.0.0.1:0", password, "--payload-secret", secret)
+	if a := do(t, client(t), http.MethodGet, d.url+"/ui/", nil); a.status != http.StatusUnauthorized || a.header.Get("WWW-Authenticate") == "" {
+		t.Errorf("the console without credentials: %d %v", a.status, a.header)
+	}
+	c := openConsole(t, d.url+"/ui/", password)
+	c.says(t, "No function yet", "faas-cli new")
+	c.clean(t, "the console without functions")
+
+	c.press(t, "Deploy a model")
+	c.do(t, chromedp.SetUploadFiles(chromedp.CSS("input[type=file]"), []string{model}))
+	c.says(t, "Verdict", "Objective")
+	c.do(t, holds("form input", "my-digits"))
+	c.clean(t, "the view Deploy")
+	c.press(t, "Deploy")
+	c.do(t, until(`location.hash === "#/function/openfaas-fn/my-digits"`), chromedp.WaitVisible(chromedp.CSS(".tiles")))
+
+	c.goes(t, "#/function/openfaas-fn/my-digits/try", "form")
+	c.press(t, "Send")
+	c.says(t, "✓ 200", "predictions", "Revision", "curl -sS")
+	c.clean(t, "the view Try it")
+	c.goes(t, "#/function/openfaas-fn/my-digits", ".histogram .bars")
+	c.says(t, "Instances", "ready", "Latest decisions", "Deployed")
+	c.clean(t, "the view of a function")
+	c.goes(t, "#/nodes", ".node")
+	c.says(t, "my-digits")
+	c.clean(t, "the view Nodes")
+
+	c.goes(t, "#/function/openfaas-fn/my-digits/what-if", ".outcome")
+	c.clean(t, "the view What if")
+	c.goes(t, "#/function/openfaas-fn/my-digits", ".tiles")
+	c.press(t, "Remove …")
+	c.press(t, "Remove")
+	c.says(t, "No function yet")
+}
+
+// A function gets more requests than it may have instances for. The user reads why, presses the one
+// button, and the requests are answered in time.
+func TestConsolePutsRight(t *testing.T) {
+	providerTests.takeHere(t)
+	p := newPlace(t)
+	p.slow(t)
+	d := p.provider(t, suite.binary)
+	f := scaled(function("slow", "slow:latest", "1s", "infer.policy", "one-to-one"), "1", "1")
+	f.Limits = &types.FunctionResources{CPU: "250m"}
+	d.deploy(t, f)
+	d.awaitReady(t, "slow", 1)
+	c := openConsole(t, d.url+"/ui/", "")
+	c.says(t, "slow")
+
+	var carries float64
+	d.await(t, patience, "the instance's capacity", func() bool {
+		var stats struct {
+			Functions []struct {
+				Carries float64 `json:"carries_per_s"`
+			} `json:"functions"`
+		}
+		a := do(t, d.own, http.MethodGet, d.url+"/system/stats?function=slow", nil)
+		if err := json.Unmarshal([]byte(a.body), &stats); err != nil || len(stats.Functions) != 1 {
+			t.Fatalf("%v: %s", err, a.body)
+		}
+		carries = stats.Functions[0].Carries
+		return carries > 0
+	})
+	// streak is how many requests in a row were answered.
+	var streak atomic.Int64
+	stop := d.sends(t, "slow", 1.5*carries, &streak)
+	c.do(t, chromedp.WaitVisible(chromedp.CSS(".attention .box.warn")))
+	c.says(t, "load ")
+	c.do(t, until(`[...document.querySelectorAll(".attention button")].some((b) => b.textContent.startsWith("Allow "))`))
+	c.clean(t, "the list with a function that misses its objective")
+	c.goes(t, "#/function/openfaas-fn/slow", ".box.warn button")
+	c.press(t, c.eval(t, `document.querySelector(".box.warn button").textContent`))
+	c.press(t, c.eval(t, `document.querySelector("dialog .primary").textContent`))
+	c.do(t, until(`document.querySelector("dialog") === null`))
+	before := streak.Load()
+	d.await(t, patience, "more instances", func() bool { return d.status(t, "slow").AvailableReplicas > 1 })
+	d.await(t, patience, "the requests to be answered", func() bool { return streak.Load() > 30 && streak.Load() != before })
+	stop()
+	c.goes(t, "#/function/openfaas-fn/slow/decisions", ".decisions")
+	c.says(t, "Started")
+	c.clean(t, "the view Decisions")
+}
+
+// sends sends requests to a function like identity at a rate until the returned function is called, and
+// counts those that were answered in a row.
+func (d *daemon) sends(t *testing.T, name string, perSecond float64, streak *atomic.Int64) (stop func()) {
+	t.Helper()
+	c, n := client(t), 0
+	ended, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		ticks := time.NewTicker(time.Duration(float64(time.Second) / perSecond))
+		defer ticks.Stop()
+		var running atomic.Int64
+		for {
+			select {
+			case <-ended:
+				for running.Load() > 0 {
+					time.Sleep(time.Millisecond)
+				}
+				return
+			case <-ticks.C:
+			}
+			n++
+			running.Add(1)
+			go func(i int) {
+				defer running.Add(-1)
+				if invokeIdentity(c, d.function(name), i) != nil {
+					streak.Store(0)
+					return
+				}
+				streak.Add(1)
+			}(n)
+		}
+	}()
+	return func() {
+		close(ended)
+		<-done
+	}
+}
+
+// What functions are called, say and print is text. The page outlives a restart of the provider and says
+// so, works behind a proxy below a path, and pages of other origins change nothing.
+func TestConsoleHolds(t *testing.T) {
+	providerTests.takeHere(t)
+	p := newPlace(t)
+	d := p.provider(t, suite.binary)
+	const evil = `<img src=x onerror=window.broken=1>`
+	f := ordinary("printer", "echo "+evil) // Its instance writes to the log what it runs.
+	f.Annotations = &map[string]string{"note": evil}
+	d.deploy(t, f)
+	d.awaitReady(t, "printer", 1)
+	if a := do(t, d.own, http.MethodPost, d.function("printer"), []byte(evil)); a.status != http.StatusOK {
+		t.Fatalf("printer: %d %s", a.status, a.body)
+	}
+
+	// The proxy serves the provider below a path, and another site has a page.
+	target, err := url.Parse(d.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	below := httptest.NewServer(http.StripPrefix("/some/path", &httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target); r.SetXForwarded() }}))
+	t.Cleanup(below.Close)
+	t.Cleanup(below.CloseClientConnections)
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Content-Type", "text/html") }))
+	t.Cleanup(other.Close)
+
+	c := openConsole(t, below.URL+"/some/path/ui", "")
+	c.says(t, "printer")
+	if at := c.eval(t, "location.pathname"); at != "/some/path/ui/" {
+		t.Errorf("the proxy's console is at %s", at)
+	}
+	for view, word := range map[string]string{"logs": evil, "deployment": evil, "decisions": "Deployed"} {
+		c.goes(t, "#/function/openfaas-fn/printer/"+view, ".card")
+		c.says(t, word)
+		c.clean(t, "the view "+view)
+	}
+	c.goes(t, "#/function/openfaas-fn/printer/try", "form textarea")
+	c.do(t, fill("form textarea", evil))
+	c.press(t, "Send")
+	c.says(t, "✓ 200")
+	c.do(t, until(`document.querySelector(".body").innerText.includes("onerror")`))
+	c.goes(t, "#/queue", ".tiles")
+	c.says(t, "No dead letter")
+	c.clean(t, "the view Queue")
+	if c.eval(t, "String(window.broken)") != "undefined" {
+		t.Error("the page took text for HTML")
+	}
+
+	c.open(t, d.url+"/ui/", "")
+	listen := strings.TrimPrefix(d.url, "http://")
+	d.stop(t)
+	c.says(t, "The provider does not answer", "The figures are those of")
+	d = p.providerAt(t, suite.binary, listen)
+	c.do(t, c.live())
+	c.says(t, "The provider has restarted", "printer")
+
+	c.do(t, chromedp.Navigate(other.URL))
+	c.eval(t, fmt.Sprintf(`fetch(%q, {method: "DELETE", mode: "no-cors", credentials: "include", body: '{"functionName":"printer"}'}).then(() => "", () => "")`, d.url+"/system/functions"))
+	c.eval(t, fmt.Sprintf(`fetch(%q, {method: "POST", mode: "no-cors", credentials: "include", body: '{"replicas":0}'}).then(() => "", () => "")`, d.url+"/system/scale-function/printer"))
+	if s := d.status(t, "printer"); s.Replicas != 1 {
+		t.Errorf("a page of another site scaled the function: %+v", s)
+	}
+	framed := c.eval(t, fmt.Sprintf(`new Promise((done) => { const f = document.createElement("iframe"); f.src = %q; f.onload = () => { try { done(f.contentDocument === null ? "blocked" : "empty") } catch { done("blocked") } }; document.body.append(f) })`, d.url+"/ui/"))
+	if framed != "blocked" {
+		t.Errorf("a frame of another site's page shows the console: %s", framed)
+	}
+}
