@@ -122,14 +122,14 @@ func (w *watcher) sample(at int64, d *deployed) *watchedFunction {
 	f := w.functions[d.Name]
 	if f == nil || f.d.metrics != d.metrics { // It was deleted, and another has its name.
 		f = &watchedFunction{d: d}
-		d.metrics.Read(&f.reading, d.Inference.IsInference)
+		f.reading.Read(d.metrics, d.Inference.IsInference)
 		none := history.Sample{Latency: make([]uint64, len(f.reading.Latency)), Batches: make([]uint64, len(f.reading.Batches))}
 		f.series = history.New(at-1, latencyBounds, none)
 		w.functions[d.Name] = f
 	}
-	quiet := d.metrics.Quiet(&f.reading)
+	quiet := f.reading.Quiet(d.metrics)
 	if !quiet {
-		d.metrics.Read(&f.reading, d.Inference.IsInference)
+		f.reading.Read(d.metrics, d.Inference.IsInference)
 	}
 	if f.stateAt == 0 || f.d != d || !quiet || !f.settled() || at-f.stateAt >= restPause {
 		f.d = d

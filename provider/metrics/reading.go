@@ -33,13 +33,13 @@ func LatencyBounds() []float64 {
 // BatchBounds are the upper bounds of the histogram of batches, in requests.
 func BatchBounds() []float64 { return slices.Clone(batchBuckets) }
 
-// Quiet reports whether nothing has come since r was read and nothing is in flight. It allocates nothing.
-func (f *FunctionMetrics) Quiet(r *Reading) bool {
+// Quiet reports whether nothing has come to f since r was read and nothing is in flight. It allocates nothing.
+func (r *Reading) Quiet(f *FunctionMetrics) bool {
 	return f.Answered() == r.Answered && f.started.Load() == r.Started && r.Started == r.Answered
 }
 
-// Read reads the counters into r. objective says that the function has one. It takes no lock that a request takes.
-func (f *FunctionMetrics) Read(r *Reading, objective bool) {
+// Read reads the counters of f. objective says that the function has one. It takes no lock that a request takes.
+func (r *Reading) Read(f *FunctionMetrics, objective bool) {
 	// A request counts in codes first. Read in the opposite order, the misses never exceed what codes says of them.
 	misses, asked := valueOf(f.misses), valueOf(f.asked)
 	var hungUp uint64

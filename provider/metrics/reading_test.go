@@ -13,8 +13,8 @@ func TestReading(t *testing.T) {
 	m := New(prometheus.NewRegistry())
 	f := m.Function("f.n")
 	var r Reading
-	f.Read(&r, true)
-	if len(r.Latency) != len(LatencyBounds())+1 || len(r.Batches) != len(BatchBounds())+1 || !f.Quiet(&r) {
+	r.Read(f, true)
+	if len(r.Latency) != len(LatencyBounds())+1 || len(r.Batches) != len(BatchBounds())+1 || !r.Quiet(f) {
 		t.Errorf("before the first request: %+v", r)
 	}
 	for _, x := range []struct {
@@ -31,24 +31,24 @@ func TestReading(t *testing.T) {
 	f.Begin()
 	f.ObserveBatch(3, time.Millisecond, nil)
 	f.ObserveBatch(1000, time.Millisecond, nil)
-	if f.Quiet(&r) {
+	if r.Quiet(f) {
 		t.Error("it has taken requests")
 	}
-	f.Read(&r, true)
+	r.Read(f, true)
 	if r.Started != 34 || r.Answered != 33 || r.InTime != 10 || r.Late != 4 || r.Refused != 6 || r.Failed != 2 {
 		t.Errorf("with an objective: %+v", r)
 	}
-	if f.Quiet(&r) {
+	if r.Quiet(f) {
 		t.Error("a request is in flight")
 	}
 	if want := []uint64{0, 0, 33}; !slices.Equal(r.Latency[:3], want) || r.Batches[2] != 1 || r.Batches[len(r.Batches)-1] != 1 {
 		t.Errorf("latencies %v, batches %v", r.Latency, r.Batches)
 	}
-	f.Read(&r, false)
+	r.Read(f, false)
 	if r.InTime != 18 || r.Late != 0 || r.Refused != 6 || r.Failed != 2 {
 		t.Errorf("without an objective: %+v", r)
 	}
-	if n := testing.AllocsPerRun(100, func() { f.Quiet(&r) }); n > 0 {
+	if n := testing.AllocsPerRun(100, func() { r.Quiet(f) }); n > 0 {
 		t.Errorf("a look at a quiet function allocates %g times", n)
 	}
 }
