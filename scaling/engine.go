@@ -384,9 +384,6 @@ func (p *pass) grow() {
 		default:
 			p.unpark(v, func() bool { return v.residual() > 0 })
 			p.stretch(v)
-			if v.ShadowsFirst {
-				help(p, v)
-			}
 		}
 		switch {
 		case v.joint && (v.mayGrow() || v.wantsFirst()):

@@ -103,11 +103,10 @@ type Function struct {
 	// and do not count as instances for Min and Max.
 	Shadows []Running
 	// Pairings are the ways to help its instances with shadows; none if it may have none.
-	// ShadowsFirst starts shadows before further whole instances; otherwise the cheapest way to
-	// serve more is taken. SharedWeights: the instances of a node map the same weights. ShadowsBeside:
-	// a shadow takes its part of those, so it starts only on a node with a whole instance.
-	Pairings                                   []Pairing
-	ShadowsFirst, SharedWeights, ShadowsBeside bool
+	// SharedWeights: the instances of a node map the same weights. ShadowsBeside: a shadow takes its part of
+	// those, so it starts only on a node with a whole instance.
+	Pairings                     []Pairing
+	SharedWeights, ShadowsBeside bool
 	// NoShadows: no shadow may start now, because one has just failed. Those that there are stay.
 	NoShadows bool
 	// Classes are the parts of the load that not all artefacts may answer; none if all may
