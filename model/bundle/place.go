@@ -18,7 +18,8 @@ import (
 // complete, and for replaced ones that are still in use.
 const StagingDir = ".staging"
 
-// Staged is a new directory. It is invisible below the root until [Staged.Live].
+// Staged is a new directory. It is invisible below the root until [Staged.Live]. A [workdir.Store] is for what follows
+// from its name. A bundle is replaced under the same name, at once and while processes run from the one before.
 type Staged struct {
 	// Dir is its path. The caller writes the content there.
 	Dir  string
