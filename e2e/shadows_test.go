@@ -91,7 +91,7 @@ func TestShadowsKilledUnderLoad(t *testing.T) {
 	if onCluster != nil {
 		return // TestShadows of e2e/kubernetes deletes shadows there.
 	}
-	s := deployShadowed(t, "resnet-50", "10s", "800m", "1", "infer.shadow", "always", "infer.max-batch", "8")
+	s := deployShadowed(t, "resnet-50", "10s", "800m", "1", "infer.shadow", "auto", "infer.max-batch", "8")
 	p, d := s.place, s.provider
 	d.await(t, 10*time.Minute, "the layers' profile", func() bool { return strings.Contains(s.plan(t), "holds the blocks") })
 	rows := func() (n float64) {

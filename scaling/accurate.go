@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
@@ -119,13 +118,6 @@ const (
 	// riseSteps is how many rises are tried, each half of the one before.
 	riseSteps = 4
 )
-
-// preference is what the engine remembers of a function that prefers accurate answers: the mean
-// accuracy that its instances must have, and when that last rose.
-type preference struct {
-	mean float64
-	at   time.Time
-}
 
 // prefer sets how accurate the answers of functions are to be that prefer accuracy: it adds sets
 // of artefacts that must carry a part of the load. They are no reason to leave load unserved:

@@ -7,34 +7,9 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/joint"
 )
 
-// Class is a part of a function's requests that only some of its artefacts may answer: those
-// that ask for an accuracy (INFaaS §3.2), or for one variant.
-type Class struct {
-	// Artefacts has the names of those that may answer, at least one, in any order.
-	Artefacts []string
-	// Part is the part of the function's load, from 0 to 1. Waiting is the number of its
-	// requests that are in no instance yet.
-	Part    float64
-	Waiting int
-}
-
 // maxSets bounds the sets for which a function's load must be carried. Classes by accuracy
 // alone need one each.
 const maxSets = 32
-
-// set is a set of artefacts with the requests that no others may answer.
-type set struct {
-	artefacts []string // sorted
-	part      float64
-	waiting   int
-	// lenient: the function only prefers that they carry it ([Function.Accurate]).
-	lenient bool
-}
-
-func (s *set) has(artefact string) bool {
-	_, found := slices.BinarySearch(s.artefacts, artefact)
-	return found
-}
 
 // sets returns the sets of artefacts that must carry the load of all requests that only they
 // may answer: the union of each selection of classes. By Hall's theorem these conditions are
@@ -72,35 +47,6 @@ func sets(classes []Class, configs []capacity.Candidate) (all []set) {
 	return all
 }
 
-// demandOf is the load at a load of the whole function that only a set may carry. While its
-// requests wait it is at least that of some load.
-func (s *set) demandOf(load float64) float64 {
-	if s.waiting > 0 {
-		return max(s.part*load, capacity.SomeLoad)
-	}
-	return s.part * load
-}
-
-// lack is how much a set's instances fall short of the load that only they may carry.
-func (v *view) lack(s *set) float64 {
-	has := 0.0
-	for i := range v.live {
-		if s.has(v.live[i].Artefact) {
-			has += v.bounds(&v.live[i]).Up
-		}
-	}
-	for _, x := range v.startedOf {
-		if s.has(x.artefact) {
-			has += x.up
-		}
-	}
-	demand := s.demandOf(v.demand)
-	if lack := demand - has; lack > capacity.Negligible*demand {
-		return lack
-	}
-	return 0
-}
-
 // residualOf is the load that the function's instances cannot take and that an instance of an
 // artefact could.
 func residualOf(v *view, artefact string) float64 {
@@ -111,20 +57,6 @@ func residualOf(v *view, artefact string) float64 {
 		}
 	}
 	return residual
-}
-
-// narrowest returns the candidates of the smallest set that falls short, all if none does.
-func narrowest(v *view) []capacity.Candidate {
-	var least *set
-	for i := range v.sets {
-		if s := &v.sets[i]; v.lack(s) > 0 && (least == nil || len(s.artefacts) < len(least.artefacts)) {
-			least = s
-		}
-	}
-	if least == nil {
-		return v.Configs
-	}
-	return slices.DeleteFunc(slices.Clone(v.Configs), func(c capacity.Candidate) bool { return !least.has(c.Artefact) })
 }
 
 // spares reports whether each set carries its part of the peak without up of an instance.

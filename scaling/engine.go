@@ -8,99 +8,9 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
-	"github.com/faas-infer/faas-infer/scaling/joint"
 	"github.com/faas-infer/faas-infer/scaling/packing"
 	"github.com/faas-infer/faas-infer/scaling/placing"
 )
-
-// Settings configure the auto-scaling engine.
-type Settings struct {
-	capacity.Options
-	// Alpha and Reading determine the load below which instances are released (§3.2,
-	// Eq. 7).
-	Alpha   float64
-	Reading capacity.Reading
-	// Headroom is added to the measured load, as a part of it: at r_up exactly, queues
-	// of requests that come at random never empty.
-	Headroom float64
-	// Stabilisation is how long a lower load must last before instances are released.
-	// The remaining ones must carry the highest demand of this window, as with
-	// Knative's stable window and the stabilisation window of Kubernetes' horizontal
-	// autoscaler.
-	Stabilisation time.Duration
-	// Burst replaces Stabilisation for demand that comes from waiting requests alone,
-	// for functions that are planned jointly. 0 means Stabilisation.
-	Burst time.Duration
-	// EvictIdle is how long an instance must have been idle before it makes room for a
-	// function that has none.
-	EvictIdle time.Duration
-	// EvictLoads is how long, in multiples of the time that it took to load, an instance
-	// must have been idle before it makes room for such a function, if that is more than
-	// EvictIdle. See Running.lives and view.patient.
-	EvictLoads float64
-	// KeepAlive, if not 0, replaces the rule of surplus (§3.2, case (iii)): an instance
-	// is released once it has been idle for that long, as with OpenFaaS' fixed
-	// keep-alive.
-	KeepAlive time.Duration
-}
-
-// DefaultSettings returns the provider's settings.
-func DefaultSettings() Settings {
-	return Settings{
-		Options: capacity.Production(), Alpha: 0.8, Headroom: 0.1,
-		Stabilisation: time.Minute, Burst: 15 * time.Second, EvictIdle: time.Second, EvictLoads: 2,
-	}
-}
-
-// maxWork is how many steps the joint plans of a pass may take: about 0.6 s. A hundred functions
-// hardly ever take as many. With more functions plans become rougher, but leave none out.
-const maxWork = 600_000_000
-
-// Engine is the auto-scaling engine (§3.1, §3.2). It remembers each function's demand
-// for the stabilisation window, and when it last looked for better arrangements. It
-// serves one caller at a time.
-type Engine struct {
-	settings Settings
-	memories map[string]*memory
-	// exchanges says when the engine next tries to exchange instances for better ones.
-	exchanges joint.Patience
-	// clock is the worth of the instances that made room last; see worth.
-	clock float64
-	// turns are those of the functions whose variants may be exchanged.
-	turns queueOfTurns
-	// crowded is when load was last left unplaced because there was no room.
-	crowded time.Time
-	// work is how many steps the joint plans of a pass may take together.
-	work int
-	// order, sorted, views and pointers are buffers that passes reuse.
-	order    []named
-	sorted   []Function
-	views    []view
-	pointers []*view
-}
-
-// memory is what the engine remembers of a function.
-type memory struct {
-	Peak
-	// bursts has the highest demands, waiting requests included. cold is the time since
-	// which requests wait that found no ready instance.
-	bursts Peak
-	cold   time.Time
-	patience
-	capacity.Recall
-	// rearranged is when its instances were last exchanged for others.
-	rearranged time.Time
-	departure  departure
-	worths     map[cluster.InstanceID]worth
-	preference preference
-	// merged is when one of its instances last made room for another.
-	merged time.Time
-}
-
-// New returns an engine without memory.
-func New(s Settings) *Engine {
-	return &Engine{settings: s, memories: map[string]*memory{}, work: maxWork}
-}
 
 // Scale plans for all functions at once. The functions and nodes must show the effects
 // of earlier plans: started instances as Starting, their room no longer free on the
@@ -207,12 +117,6 @@ func (e *Engine) sort(functions []Function) []Function {
 	return e.sorted
 }
 
-// named is the name and the index of a function.
-type named struct {
-	name  string
-	index int
-}
-
 // forget drops the memory of functions that are gone.
 func (e *Engine) forget(sorted []Function) {
 	if len(e.memories) == len(sorted) {
@@ -224,136 +128,6 @@ func (e *Engine) forget(sorted []Function) {
 			delete(e.memories, name)
 		}
 	}
-}
-
-// pass is one call of Scale.
-type pass struct {
-	engine *Engine
-	now    time.Time
-	nodes  []cluster.Node
-	// room is what space returns.
-	room  *placing.Room
-	views []*view
-	// gone has the instances that the plan stops.
-	gone map[cluster.InstanceID]bool
-	plan Plan
-	// places has the places of lists of nodes: functions with equal constraints share a list.
-	places map[list]placing.Allowed
-	// work bounds the work of joint plans.
-	work *packing.Work
-	// patient and impatient are what victims returns, nil before that and after a change.
-	patient, impatient [][]victim
-}
-
-// space returns the nodes' room. It builds it only when needed: most passes change
-// nothing.
-func (p *pass) space() *placing.Room {
-	if p.room == nil {
-		p.room = placing.New(p.nodes, p.engine.settings.Options)
-	}
-	return p.room
-}
-
-// list is a list of nodes, told apart by where it is.
-type list struct {
-	first *string
-	nodes int
-}
-
-// allowed returns the places where v's instances may start.
-func (p *pass) allowed(v *view) placing.Allowed {
-	if v.Nodes != nil && v.allowed.All() {
-		at := list{nodes: len(v.Nodes)}
-		if at.nodes > 0 {
-			at.first = &v.Nodes[0]
-		}
-		known, ok := p.places[at]
-		if !ok {
-			if p.places == nil {
-				p.places = map[list]placing.Allowed{}
-			}
-			known = p.space().Allowed(v.Nodes, v.Tenant)
-			p.places[at] = known
-		}
-		v.allowed = known
-	}
-	v.allowed.Tenant = v.Tenant
-	return v.allowed
-}
-
-// changed must be called before an instance of v is changed or removed.
-func (p *pass) changed(v *view) {
-	v.changed()
-	p.patient, p.impatient = nil, nil
-}
-
-// stop plans to stop an instance of v. Scale leaves out what else the plan has for it.
-func (p *pass) stop(v *view, in Running, why Why) {
-	if p.gone == nil {
-		p.gone = map[cluster.InstanceID]bool{}
-	}
-	p.gone[in.ID] = true
-	p.plan.Stop = append(p.plan.Stop, Stop{v.Name, in.ID, reasonOf(v, why).ofIdle(p.now, &in)})
-	p.changed(v)
-	v.remove(in.ID)
-	for _, s := range slices.Clone(v.shadows) {
-		if s.Body == in.ID && !v.current(&s) {
-			stopShadow(p, v, s, why)
-		}
-	}
-}
-
-// start plans the starts of instances that were placed for v.
-func (p *pass) start(v *view, placed []placing.Placed, why Why) {
-	reason := reasonOf(v, why)
-	for _, x := range placed {
-		s := Start{
-			Function: v.Name, Revision: v.Revision, Artefact: x.Artefact, Config: x.Config, Exec: x.Exec, Mean: x.Mean,
-			Node: x.Node, Nodes: x.Nodes, Device: x.Device, Timeout: x.Timeout, Reason: reason,
-		}
-		s.After = leavingAny(p, &x)
-		p.plan.Start = append(p.plan.Start, s)
-		v.started++
-		if v.startedUp += x.Range.Up; v.sets != nil {
-			v.startedOf = append(v.startedOf, startedUp{x.Artefact, x.Range.Up})
-		}
-	}
-	for v.Max > 0 && len(v.parked) > 0 && v.all()+v.started > v.Max {
-		p.stop(v, v.parked[0], OverMax)
-	}
-}
-
-// leaving returns the instances on a place that the plan stops and whose room it gives
-// out again.
-func (p *pass) leaving(place int) (ids []cluster.InstanceID) {
-	for _, id := range p.space().Places[place].Leaving {
-		if p.gone[id] {
-			ids = append(ids, id)
-		}
-	}
-	return ids
-}
-
-// leavingAny is leaving for all places of an instance.
-func leavingAny(p *pass, x *placing.Placed) (ids []cluster.InstanceID) {
-	for node := range cluster.Over(x.Node, x.Nodes, x.Config.Resources) {
-		if i, ok := p.space().Find(node); ok {
-			for _, id := range p.leaving(i) {
-				if !slices.Contains(ids, id) {
-					ids = append(ids, id)
-				}
-			}
-		}
-	}
-	return ids
-}
-
-// unplaced reports the load that a placement left over.
-func (p *pass) unplaced(v *view, left placing.Placement) {
-	if v.short = left.Reason; left.Reason == placing.NoRoom {
-		p.engine.crowded = p.now
-	}
-	p.plan.Unplaced = append(p.plan.Unplaced, Unplaced{v.Name, left.Residual, left.Reason, left.Explain(v.SLO)})
 }
 
 // first starts the first instance of a function that has none and needs one: at once for
@@ -388,9 +162,6 @@ func (p *pass) grow() {
 		default:
 			p.unpark(v, func() bool { return v.residual() > 0 })
 			p.stretch(v)
-			if v.ShadowsFirst {
-				help(p, v)
-			}
 		}
 		switch {
 		case v.joint && (v.mayGrow() || v.wantsFirst()):

@@ -3,7 +3,6 @@ package scaling
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
@@ -12,19 +11,6 @@ import (
 
 // shadowTier is the tier of shadows: their bodies serve without them.
 const shadowTier = -1
-
-// victim is an instance that could make room.
-type victim struct {
-	Running
-	// here is what it holds on the node of whose list it is.
-	here cluster.Resources
-	view *view
-	// tier is shadowTier for shadows, 0 for idle instances, 1 for those beyond their function's
-	// first, 2 for the function's own older revision.
-	tier int
-	// worth is that of an idle instance, or how much a shadow helps.
-	worth float64
-}
 
 // evict makes room for one instance of v, which has none, on the node where that costs
 // least, or for a set that no node can hold, on several (evictForSet). It reports whether
@@ -161,17 +147,6 @@ func (v *view) superseded(room *placing.Room) map[int][]victim {
 		slices.SortFunc(victims, victim.compare)
 	}
 	return byNode
-}
-
-// lives reports whether an idle instance of another function keeps its room although a patient
-// function needs it. Otherwise two functions that take turns on a node with room for one would
-// load at each call.
-//
-// An instance that took L to load keeps its room until it has been idle for loads·L. So of
-// the time between two loads on the same room, at most 1 of 1 + loads parts is spent on
-// loading: a third with 2.
-func (in *Running) lives(now time.Time, loads float64) bool {
-	return !in.IdleSince.IsZero() && float64(now.Sub(in.IdleSince)) < loads*float64(in.Loading)
 }
 
 // order compares victims of one tier: of shadows and in tier 0 the one that is worth least is

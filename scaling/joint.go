@@ -183,26 +183,3 @@ func (t *together) place(room *placing.Room) []placing.Placement {
 	}
 	return placements
 }
-
-// residual is the load that the function's instances cannot take. A resting function has
-// none, whatever was measured.
-func (v *view) residual() float64 {
-	residual := v.wholeResidual()
-	for i := range v.sets {
-		if !v.resting {
-			residual = max(residual, v.lack(&v.sets[i]))
-		}
-	}
-	return residual
-}
-
-// wholeResidual is residual without regard to classes.
-func (v *view) wholeResidual() float64 {
-	if v.resting || v.demand == 0 {
-		return 0
-	}
-	if residual := v.demand - v.capacity(); residual > capacity.Negligible*v.demand {
-		return residual
-	}
-	return 0
-}

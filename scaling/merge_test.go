@@ -48,28 +48,26 @@ func TestMerge(t *testing.T) {
 func TestMergeWithShadowEnds(t *testing.T) {
 	const share = 300
 	configs := []capacity.Candidate{config(1, share, 0, 50*ms), config(1, 600, 0, 23*ms), config(1, 700, 0, 22*ms), config(1, 750, 0, 22*ms)}
-	for _, first := range []bool{false, true} {
-		for _, cpu := range []int{600, 620, 650, 700, 750, 900} {
-			for _, without := range []int{0, 1, 2} { // Of the larger quotas.
-				w := newWorld(DefaultSettings())
-				w.coldTime = 100 * ms
-				w.nodes = []cluster.Node{node("a", cpu, 0, 8000<<20)}
-				f := w.function("f")
-				f.SLO, f.Queue, f.Rate, f.ShadowsFirst = 200*ms, capacity.LateBound, 80, first
-				f.Configs = slices.Concat(configs[:1], configs[1+without:])
-				f.Pairings = []Pairing{{CPU: share, Part: "0:3", Config: config(1, share, 0, 0).Config, Pair: []capacity.Candidate{config(1, share, 0, 25*ms)}}}
-				f.Instances = []Running{{ID: "body", Node: "a", Config: configs[0].Config, Largest: 16, Exec: configs[0].Exec, Revision: 1, State: cluster.Ready, Paired: true}}
-				changes, late := 0, 0
-				for tick := range 100 {
-					w.now = w.now.Add(100 * time.Millisecond)
-					plan := w.scale()
-					if changes += len(plan.Start) + len(plan.Stop); tick >= 50 {
-						late += len(plan.Start) + len(plan.Stop)
-					}
+	for _, cpu := range []int{600, 620, 650, 700, 750, 900} {
+		for _, without := range []int{0, 1, 2} { // Of the larger quotas.
+			w := newWorld(DefaultSettings())
+			w.coldTime = 100 * ms
+			w.nodes = []cluster.Node{node("a", cpu, 0, 8000<<20)}
+			f := w.function("f")
+			f.SLO, f.Queue, f.Rate = 200*ms, capacity.LateBound, 80
+			f.Configs = slices.Concat(configs[:1], configs[1+without:])
+			f.Pairings = []Pairing{{CPU: share, Part: "0:3", Config: config(1, share, 0, 0).Config, Pair: []capacity.Candidate{config(1, share, 0, 25*ms)}}}
+			f.Instances = []Running{{ID: "body", Node: "a", Config: configs[0].Config, Largest: 16, Exec: configs[0].Exec, Revision: 1, State: cluster.Ready, Paired: true}}
+			changes, late := 0, 0
+			for tick := range 100 {
+				w.now = w.now.Add(100 * time.Millisecond)
+				plan := w.scale()
+				if changes += len(plan.Start) + len(plan.Stop); tick >= 50 {
+					late += len(plan.Start) + len(plan.Stop)
 				}
-				if changes > 4 || late > 0 {
-					t.Errorf("on %dm, first %v, without %d: %d starts and stops in 10 s, %d in the last five", cpu, first, without, changes, late)
-				}
+			}
+			if changes > 4 || late > 0 {
+				t.Errorf("on %dm, without %d: %d starts and stops in 10 s, %d in the last five", cpu, without, changes, late)
 			}
 		}
 	}

@@ -3,52 +3,10 @@ package scaling
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
-
-// Pairing is a way to help an instance: a shadow holds a part of the model and computes rows of the
-// instance's batches there (AsyFunc §2.3, §4.3). The room of the paper chooses the part.
-type Pairing struct {
-	// Artefact and CPU, in millicores, are the body's.
-	Artefact string
-	CPU      int
-	// Part is what the shadow holds, Config the shadow's own.
-	Part   string
-	Config cluster.Config
-	// Pair is how the body executes with the shadow, by batch. Its Config.Concurrency is 2 if the
-	// shadow begins the next batch meanwhile.
-	Pair []capacity.Candidate
-	// Whole is what a whole instance of the artefact takes, Shadow what a shadow does.
-	Whole, Shadow Footprint
-}
-
-// Shown is what the pairs of a kind have shown of their times.
-type Shown struct {
-	// Slower is how many times as long as predicted their full batches take on average, 0 if none was seen.
-	// Planned is the one that plans use.
-	Slower, Planned float64
-	// Seen is when the last full batch was.
-	Seen time.Time
-}
-
-// Footprint is what an instance really takes, which is less than what its node keeps for it.
-type Footprint struct {
-	// Own is its memory in bytes without weights, Weights that of those.
-	Own, Weights int64
-	// Loading is the time from the order until it serves.
-	Loading time.Duration
-}
-
-// Pair gives a shadow that has lost its body to another.
-type Pair struct {
-	Function string
-	// ID is the shadow's.
-	ID, Body cluster.InstanceID
-	Reason
-}
 
 // findShadows finds the shadows of the live instances. What a plan knows of a paired instance is that of
 // the pair; its quota is left as it is, because the pair's times are of that quota.
@@ -70,52 +28,6 @@ func findShadows(v *view) {
 func join(v *view, i int, with *Pairing) {
 	v.changed()
 	v.live[i].pairing, v.live[i].Fixed = with, true
-}
-
-// bodyOf is the index of a shadow's body among the live instances, -1 if it is not there or cannot
-// have shadows.
-func bodyOf(v *view, s *Running) int {
-	return slices.IndexFunc(v.live, func(in Running) bool { return in.ID == s.Body && in.Paired })
-}
-
-// pairingOf is the way to help an instance, nil if there is none. part asks for a part, "" for any.
-func pairingOf(v *view, in *Running, part string) *Pairing {
-	for i := range v.Pairings {
-		if x := &v.Pairings[i]; x.Artefact == in.Artefact && x.CPU == in.Config.CPU && (part == "" || x.Part == part) {
-			return x
-		}
-	}
-	return nil
-}
-
-// rangeOf is the range of an instance at a load, with its shadow if it has one.
-func rangeOf(v *view, in *Running, load float64, known *[]ranged) capacity.Range {
-	alone := v.ranged(in.with(), load, false, known)
-	return in.pairing.best(alone, func(c capacity.Candidate) capacity.Range { return v.ranged(c, load, true, known) })
-}
-
-// best is the range of an instance with a shadow: the best of the pair's batches that are in time. A
-// batch that the pair does not shorten is the body's alone, as all are without a pairing.
-func (x *Pairing) best(alone capacity.Range, of func(capacity.Candidate) capacity.Range) capacity.Range {
-	if x == nil {
-		return alone
-	}
-	for _, c := range x.Pair {
-		if r := of(c); r.Up > alone.Up {
-			alone = r
-		}
-	}
-	return alone
-}
-
-// Rates are the requests per second that an instance serves alone and with a shadow, as plans judge
-// them. f has the objective, the percentile, the queue and the configs, and its Rate is the load. A
-// part that is chosen by another measure may gain nothing by this one: plans then start no shadow.
-func (x *Pairing) Rates(o capacity.Options, f *Function, alone capacity.Candidate) (single, pair float64) {
-	var r capacity.Recall
-	r.About(o, f.SLO, f.Percentile, f.Queue, f.Configs)
-	before := r.Range(alone, f.Rate)
-	return before.Up, x.best(before, func(c capacity.Candidate) capacity.Range { return r.InTime(c, f.Rate) }).Up
 }
 
 // gain is how many more requests per second an instance serves with a shadow than without, at the
@@ -298,21 +210,6 @@ func startShadow(p *pass, v *view, i, place int) {
 	// A later resize of the same pass would be of another quota than the pair's.
 	p.changed(v)
 	join(v, i, with)
-}
-
-// stopShadow plans to stop a shadow. Its body then counts as alone.
-func stopShadow(p *pass, v *view, s Running, why Why) {
-	if p.gone == nil {
-		p.gone = map[cluster.InstanceID]bool{}
-	}
-	p.gone[s.ID] = true
-	p.plan.Pair = slices.DeleteFunc(p.plan.Pair, func(x Pair) bool { return x.ID == s.ID })
-	p.plan.Stop = append(p.plan.Stop, Stop{v.Name, s.ID, reasonOf(v, why)})
-	v.shadows = slices.DeleteFunc(v.shadows, func(x Running) bool { return x.ID == s.ID })
-	p.changed(v)
-	if i := bodyOf(v, &s); i >= 0 {
-		v.live[i].pairing = nil
-	}
 }
 
 // helps is how many more requests per second a shadow's body serves with it, at the demand or at the peak.

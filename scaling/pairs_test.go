@@ -80,7 +80,7 @@ func FuzzPairs(f *testing.F) {
 // randomPairs adds a function that may have shadows.
 func (w *world) randomPairs(r *rand.Rand, name string) {
 	f := w.function(name)
-	f.SLO, f.Queue, f.Max, f.ShadowsFirst = 500*ms, capacity.Queue(r.IntN(2)), r.IntN(4), r.IntN(2) == 0
+	f.SLO, f.Queue, f.Max = 500*ms, capacity.Queue(r.IntN(2)), r.IntN(4)
 	w.keepAlive[name], w.parkAfter[name] = time.Hour, time.Duration(r.IntN(2)*2)*time.Second
 	for _, cpu := range []int{500, 1000, 2000} {
 		exec := time.Duration(100_000/cpu) * ms

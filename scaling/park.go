@@ -135,9 +135,6 @@ func (v *view) serves(n *cluster.Node, choices []capacity.Choice) bool {
 		slices.ContainsFunc(v.parked, func(in Running) bool { return in.Node == n.Name && n.FitsOn(share(in.Config), in.Device) })
 }
 
-// all is how many instances of the current revision there are, parked or not.
-func (v *view) all() int { return len(v.live) + len(v.parked) }
-
 // parkedFirst orders parked instances before others.
 func parkedFirst(a, b Running) int {
 	switch {

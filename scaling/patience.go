@@ -15,18 +15,6 @@ const (
 	maxPause = 10 * time.Minute
 )
 
-// patience is what the engine must remember of a function to decide how long its requests
-// wait for others' instances to live. Its zero value remembers nothing.
-type patience struct {
-	// unserved is the time since which requests come and find no ready instance, zero if
-	// there is one. asked is when requests last waited.
-	unserved, asked time.Time
-	// loading is how long the latest instances of that revision took to load, 0 if that is
-	// unknown.
-	loading  time.Duration
-	revision uint64
-}
-
 // note remembers since when requests wait without a ready instance, and how long v's
 // instances take to load.
 //

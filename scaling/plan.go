@@ -103,11 +103,10 @@ type Function struct {
 	// and do not count as instances for Min and Max.
 	Shadows []Running
 	// Pairings are the ways to help its instances with shadows; none if it may have none.
-	// ShadowsFirst starts shadows before further whole instances; otherwise the cheapest way to
-	// serve more is taken. SharedWeights: the instances of a node map the same weights. ShadowsBeside:
-	// a shadow takes its part of those, so it starts only on a node with a whole instance.
-	Pairings                                   []Pairing
-	ShadowsFirst, SharedWeights, ShadowsBeside bool
+	// SharedWeights: the instances of a node map the same weights. ShadowsBeside: a shadow takes its part of
+	// those, so it starts only on a node with a whole instance.
+	Pairings                     []Pairing
+	SharedWeights, ShadowsBeside bool
 	// NoShadows: no shadow may start now, because one has just failed. Those that there are stay.
 	NoShadows bool
 	// Classes are the parts of the load that not all artefacts may answer; none if all may
@@ -256,4 +255,80 @@ type Unplaced struct {
 	Reason placing.Reason
 	// Explanation is a sentence for people.
 	Explanation string
+}
+
+// Class is a part of a function's requests that only some of its artefacts may answer: those
+// that ask for an accuracy (INFaaS §3.2), or for one variant.
+type Class struct {
+	// Artefacts has the names of those that may answer, at least one, in any order.
+	Artefacts []string
+	// Part is the part of the function's load, from 0 to 1. Waiting is the number of its
+	// requests that are in no instance yet.
+	Part    float64
+	Waiting int
+}
+
+// Pairing is a way to help an instance: a shadow holds a part of the model and computes rows of the
+// instance's batches there (AsyFunc §2.3, §4.3). The room of the paper chooses the part.
+type Pairing struct {
+	// Artefact and CPU, in millicores, are the body's.
+	Artefact string
+	CPU      int
+	// Part is what the shadow holds, Config the shadow's own.
+	Part   string
+	Config cluster.Config
+	// Pair is how the body executes with the shadow, by batch. Its Config.Concurrency is 2 if the
+	// shadow begins the next batch meanwhile.
+	Pair []capacity.Candidate
+	// Whole is what a whole instance of the artefact takes, Shadow what a shadow does.
+	Whole, Shadow Footprint
+}
+
+// best is the range of an instance with a shadow: the best of the pair's batches that are in time. A
+// batch that the pair does not shorten is the body's alone, as all are without a pairing.
+func (x *Pairing) best(alone capacity.Range, of func(capacity.Candidate) capacity.Range) capacity.Range {
+	if x == nil {
+		return alone
+	}
+	for _, c := range x.Pair {
+		if r := of(c); r.Up > alone.Up {
+			alone = r
+		}
+	}
+	return alone
+}
+
+// Rates are the requests per second that an instance serves alone and with a shadow, as plans judge
+// them. f has the objective, the percentile, the queue and the configs, and its Rate is the load. A
+// part that is chosen by another measure may gain nothing by this one: plans then start no shadow.
+func (x *Pairing) Rates(o capacity.Options, f *Function, alone capacity.Candidate) (single, pair float64) {
+	var r capacity.Recall
+	r.About(o, f.SLO, f.Percentile, f.Queue, f.Configs)
+	before := r.Range(alone, f.Rate)
+	return before.Up, x.best(before, func(c capacity.Candidate) capacity.Range { return r.InTime(c, f.Rate) }).Up
+}
+
+// Pair gives a shadow that has lost its body to another.
+type Pair struct {
+	Function string
+	// ID is the shadow's.
+	ID, Body cluster.InstanceID
+	Reason
+}
+
+// Shown is what the pairs of a kind have shown of their times.
+type Shown struct {
+	// Slower is how many times as long as predicted their full batches take on average, 0 if none was seen.
+	// Planned is the one that plans use.
+	Slower, Planned float64
+	// Seen is when the last full batch was.
+	Seen time.Time
+}
+
+// Footprint is what an instance really takes, which is less than what its node keeps for it.
+type Footprint struct {
+	// Own is its memory in bytes without weights, Weights that of those.
+	Own, Weights int64
+	// Loading is the time from the order until it serves.
+	Loading time.Duration
 }

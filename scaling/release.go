@@ -3,7 +3,6 @@ package scaling
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
@@ -37,15 +36,6 @@ func (p *pass) release(v *view) {
 	if p.surplus(v); len(v.live) == before {
 		p.relax(v)
 	}
-}
-
-// keeps reports whether an idle function keeps its instances although the cold-start policy, not
-// the user, says that they go: one of them has been idle for less than EvictLoads times as long as it took to load. Loading
-// it again would take longer than it could have been gone.
-func keeps(v *view, now time.Time) bool {
-	loads := v.engine.settings.EvictLoads
-	return slices.ContainsFunc(v.live, func(in Running) bool { return in.lives(now, loads) }) ||
-		slices.ContainsFunc(v.parked, func(in Running) bool { return in.lives(now, loads) })
 }
 
 // expire stops the instances that have been idle for KeepAlive.

@@ -193,7 +193,7 @@ func on(node string, nodes []string) string {
 //	node NAME cpu=2000 gpu=0 memory=8000 type=x (memory in MiB)
 //	function NAME slo=50ms min=0 max=0 keepalive=300s park=0s revision=1 largest=0 queue=late|instance zero=yes|no failed=no|yes nodes=a,b
 //	config NAME b=4 cpu=1000 gpu=0 memory=100 exec=2ms parts=0 concurrency=0
-//	pairing NAME part=0:3 cpu=1000 b=8 exec=50ms concurrency=2 own=1000 memory=50 first=yes|no shared=yes|no beside=no|yes whole=10+300 shadow=10+20 loading=16ms shadowloading=11ms
+//	pairing NAME part=0:3 cpu=1000 b=8 exec=50ms concurrency=2 own=1000 memory=50 shared=yes|no beside=no|yes whole=10+300 shadow=10+20 loading=16ms shadowloading=11ms
 //	shadow NAME ID                              (of the first pairing, on the first node)
 //	load NAME rate=100 waiting=0
 //	prewarm NAME in=10s for=60s
@@ -253,7 +253,7 @@ func (w *world) do(t *testing.T, line string) string {
 		f.Pairings = append(f.Pairings, Pairing{
 			CPU: c.Config.CPU, Part: keys.values["part"], Config: own, Pair: []capacity.Candidate{c}, Whole: keys.footprint("whole", "loading"), Shadow: keys.footprint("shadow", "shadowloading"),
 		})
-		f.ShadowsFirst, f.SharedWeights, f.ShadowsBeside = keys.values["first"] != "no", keys.values["shared"] == "yes", keys.values["beside"] == "yes"
+		f.SharedWeights, f.ShadowsBeside = keys.values["shared"] == "yes", keys.values["beside"] == "yes"
 	case "shadow":
 		f := w.function(words[1])
 		own := f.Pairings[0].Config

@@ -13,21 +13,6 @@ import (
 // minSaved is the part of its resources that a function must save to exchange instances that serve.
 const minSaved = 0.2
 
-// departure is an exchange of instances for others of another form that is under way. With other
-// variants of the model it is INFaaS' upgrade or downgrade (§4.2).
-type departure struct {
-	// from are the instances that the function leaves, by ID. at is when it began to.
-	from []cluster.InstanceID
-	at   time.Time
-}
-
-// current reports whether an instance is of the current revision and none that the function
-// leaves. Those it leaves serve until others are ready, as those of an older revision do.
-func (v *view) current(in *Running) bool {
-	_, leaves := slices.BinarySearch(v.memory.departure.from, in.ID)
-	return in.Revision >= v.Revision && !leaves
-}
-
 // reconsider exchanges a function's instances for others of another form if a fresh plan, for the
 // highest load of the window, saves minSaved of the resources, or costs no more and is more
 // accurate. There must be room for the new ones beside those that run, since they start first.
@@ -132,39 +117,6 @@ func present(p *pass, v *view) (cost float64) {
 		cost += p.engine.settings.Weigh(v.live[i].Config.Resources)
 	}
 	return cost * min(1, v.peak/max(v.high().Up, capacity.SomeLoad))
-}
-
-// mostTurns is how many functions a pass reconsiders: each takes copies of the room on all nodes.
-const mostTurns = 32
-
-// queueOfTurns lets functions take turns, by name, where more than mostTurns are due in a pass. The others follow
-// in the next passes. Its zero value has nobody waiting.
-type queueOfTurns struct {
-	// after is the last that had its turn while others were left over, "" if none were.
-	after, last string
-	taken       int
-	left        bool
-}
-
-// take reports whether it is a function's turn. A pass asks for the functions in the order of their names.
-func (t *queueOfTurns) take(name string) bool {
-	if name <= t.after {
-		return false
-	}
-	if t.left = t.left || t.taken == mostTurns; t.left {
-		return false
-	}
-	t.taken, t.last = t.taken+1, name
-	return true
-}
-
-// end ends the pass.
-func (t *queueOfTurns) end() {
-	next := queueOfTurns{}
-	if t.left {
-		next.after = t.last
-	}
-	*t = next
 }
 
 // various reports whether candidates have different forms.

@@ -1,7 +1,6 @@
 package scaling
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -78,90 +77,6 @@ type ranged struct {
 	with   capacity.Candidate
 	inTime bool
 	bounds capacity.Range
-}
-
-// observe returns a view of each function.
-func (e *Engine) observe(now time.Time, functions []Function) []*view {
-	if e.pointers = e.pointers[:0]; cap(e.views) < len(functions) {
-		e.views = make([]view, len(functions))
-	}
-	e.views = e.views[:cap(e.views)]
-	for i := range functions {
-		e.pointers = append(e.pointers, e.views[i].observe(e, now, &functions[i]))
-	}
-	return e.pointers
-}
-
-// observe sets v to the view of a function at now.
-func (v *view) observe(e *Engine, now time.Time, f *Function) *view {
-	*v = view{
-		Function: *f, engine: e, memory: e.memories[f.Name], joint: e.settings.Jointly(f.Queue),
-		atDemand: v.atDemand[:0], atPeak: v.atPeak[:0],
-	}
-	if v.memory == nil {
-		v.memory = &memory{}
-		e.memories[f.Name] = v.memory
-	}
-	v.sets = sets(v.Classes, v.Configs)
-	v.memory.About(e.settings.Options, f.SLO, f.Percentile, f.Queue, f.Configs)
-	idle := v.sort() && f.Waiting <= 0
-	if v.floor = max(0, f.Min); !f.ScaleToZero {
-		v.floor = max(1, v.floor)
-	}
-	if f.Max > 0 {
-		v.floor = min(v.floor, f.Max)
-	}
-	retire := !f.RetireAt.IsZero() && !now.Before(f.RetireAt) && (f.RetireStated || !keeps(v, now))
-	v.prewarm = !f.PreWarmAt.IsZero() && !now.Before(f.PreWarmAt) && !retire
-	v.idle = idle && retire
-	v.resting = idle && !f.ParkAt.IsZero() && !now.Before(f.ParkAt)
-	v.memory.note(now, v)
-	findShadows(v)
-	v.steady, v.demand = v.load(now)
-	v.peak = v.highest(now)
-	return v
-}
-
-// sort divides the function's instances into live, parked and old, by ID. Mostly they
-// need no change and are not copied. It reports whether all of them are idle.
-func (v *view) sort() (idle bool) {
-	idle, tidy, parked := true, true, 0
-	for i := range v.Instances {
-		in := &v.Instances[i]
-		if in.State == cluster.Ready && !in.Parked && in.IdleSince.IsZero() {
-			idle = false
-		}
-		if in.Parked {
-			parked++
-		}
-		tidy = tidy && (in.State == cluster.Starting || in.State == cluster.Ready) && v.current(in) &&
-			(i == 0 || v.Instances[i-1].ID < in.ID)
-	}
-	switch {
-	case tidy && parked == 0:
-		v.live = v.Instances
-		return idle
-	case tidy && parked == len(v.Instances):
-		v.parked = slices.Clip(v.Instances)
-		return idle
-	}
-	v.owned, v.live = true, make([]Running, 0, len(v.Instances))
-	for i := range v.Instances {
-		switch in := &v.Instances[i]; {
-		case in.State != cluster.Starting && in.State != cluster.Ready:
-		case !v.current(in):
-			v.old = append(v.old, *in)
-		case in.Parked:
-			v.parked = append(v.parked, *in)
-		default:
-			v.live = append(v.live, *in)
-		}
-	}
-	byID := func(a, b Running) int { return cmp.Compare(a.ID, b.ID) }
-	slices.SortFunc(v.live, byID)
-	slices.SortFunc(v.old, byID)
-	slices.SortFunc(v.parked, byID)
-	return idle
 }
 
 // changed must be called before an instance is changed or removed.
@@ -286,3 +201,109 @@ func (v *view) mayGrow() bool {
 // mayEvict reports whether the function may take the room of others: only for waiting
 // requests or its minimum of instances, not in advance.
 func (v *view) mayEvict() bool { return v.Waiting > 0 || v.floor > 0 }
+
+// all is how many instances of the current revision there are, parked or not.
+func (v *view) all() int { return len(v.live) + len(v.parked) }
+
+// current reports whether an instance is of the current revision and none that the function
+// leaves. Those it leaves serve until others are ready, as those of an older revision do.
+func (v *view) current(in *Running) bool {
+	_, leaves := slices.BinarySearch(v.memory.departure.from, in.ID)
+	return in.Revision >= v.Revision && !leaves
+}
+
+// set is a set of artefacts with the requests that no others may answer.
+type set struct {
+	artefacts []string // sorted
+	part      float64
+	waiting   int
+	// lenient: the function only prefers that they carry it ([Function.Accurate]).
+	lenient bool
+}
+
+func (s *set) has(artefact string) bool {
+	_, found := slices.BinarySearch(s.artefacts, artefact)
+	return found
+}
+
+// narrowest returns the candidates of the smallest set that falls short, all if none does.
+func narrowest(v *view) []capacity.Candidate {
+	var least *set
+	for i := range v.sets {
+		if s := &v.sets[i]; v.lack(s) > 0 && (least == nil || len(s.artefacts) < len(least.artefacts)) {
+			least = s
+		}
+	}
+	if least == nil {
+		return v.Configs
+	}
+	return slices.DeleteFunc(slices.Clone(v.Configs), func(c capacity.Candidate) bool { return !least.has(c.Artefact) })
+}
+
+// lack is how much a set's instances fall short of the load that only they may carry.
+func (v *view) lack(s *set) float64 {
+	has := 0.0
+	for i := range v.live {
+		if s.has(v.live[i].Artefact) {
+			has += v.bounds(&v.live[i]).Up
+		}
+	}
+	for _, x := range v.startedOf {
+		if s.has(x.artefact) {
+			has += x.up
+		}
+	}
+	demand := s.demandOf(v.demand)
+	if lack := demand - has; lack > capacity.Negligible*demand {
+		return lack
+	}
+	return 0
+}
+
+// demandOf is the load at a load of the whole function that only a set may carry. While its
+// requests wait it is at least that of some load.
+func (s *set) demandOf(load float64) float64 {
+	if s.waiting > 0 {
+		return max(s.part*load, capacity.SomeLoad)
+	}
+	return s.part * load
+}
+
+// residual is the load that the function's instances cannot take. A resting function has
+// none, whatever was measured.
+func (v *view) residual() float64 {
+	residual := v.wholeResidual()
+	for i := range v.sets {
+		if !v.resting {
+			residual = max(residual, v.lack(&v.sets[i]))
+		}
+	}
+	return residual
+}
+
+// wholeResidual is residual without regard to classes.
+func (v *view) wholeResidual() float64 {
+	if v.resting || v.demand == 0 {
+		return 0
+	}
+	if residual := v.demand - v.capacity(); residual > capacity.Negligible*v.demand {
+		return residual
+	}
+	return 0
+}
+
+// rangeOf is the range of an instance at a load, with its shadow if it has one.
+func rangeOf(v *view, in *Running, load float64, known *[]ranged) capacity.Range {
+	alone := v.ranged(in.with(), load, false, known)
+	return in.pairing.best(alone, func(c capacity.Candidate) capacity.Range { return v.ranged(c, load, true, known) })
+}
+
+// pairingOf is the way to help an instance, nil if there is none. part asks for a part, "" for any.
+func pairingOf(v *view, in *Running, part string) *Pairing {
+	for i := range v.Pairings {
+		if x := &v.Pairings[i]; x.Artefact == in.Artefact && x.CPU == in.Config.CPU && (part == "" || x.Part == part) {
+			return x
+		}
+	}
+	return nil
+}

@@ -87,8 +87,8 @@ func cheapest(ways []way, short float64, objective time.Duration) int {
 	return best
 }
 
-// decides reports whether a function's ways are compared: it may have shadows, and not before others.
-func decides(v *view) bool { return len(v.Pairings) > 0 && !v.ShadowsFirst && len(v.sets) == 0 }
+// decides reports whether a function's ways are compared: it may have shadows.
+func decides(v *view) bool { return len(v.Pairings) > 0 && len(v.sets) == 0 }
 
 // serve gives a function what it is short of, one way after the other. It leaves the rest to
 // the plan of all functions as soon as a whole instance is the cheapest or nothing is left.

@@ -1,26 +1,8 @@
 package scaling
 
 import (
-	"time"
-
 	"github.com/faas-infer/faas-infer/cluster"
 )
-
-// worth is what an idle instance is worth by Greedy-Dual-Size-Frequency, as FaasCache
-// (ASPLOS'21) keeps warm functions: the clock at its last use plus uses × loading time / size.
-// The size is the largest part of its node's CPU, memory or GPUs that would be free without it. The instance
-// that is worth least makes room first, and the clock goes on to its worth. So one that is
-// dear to load stays longer than others, but not for ever.
-//
-// For example at clock 0 one that loads in 8 s and holds a tenth of its node is worth 80, after
-// a second use 160. One that loads in 1 s on as much room is worth 10, and goes first; the
-// clock is then 10. After eight such evictions, a new one of that kind is worth 90.
-type worth struct {
-	// since is when the instance became idle and uses how often it did.
-	since time.Time
-	uses  int
-	value float64
-}
 
 // appraise updates what v's idle instances are worth. node returns a node by its name.
 func appraise(v *view, node func(string) *cluster.Node) {

@@ -103,7 +103,7 @@ func TestTLS(t *testing.T) {
 	f.gateway(t, strings.Replace(urls[0], "http://", "https://", 1)+"/", c.trusted)
 	await(t, "the answers of the instances from before", func() error { return askBoth(t, stockGateway) })
 	began := time.Now()
-	f.kubectl(t, cutChain+"---\n"+fmt.Sprintf(shadowed, "pairs", "always"), "apply", "-f", "-") // Their preparations take time.
+	f.kubectl(t, cutChain+"---\n"+fmt.Sprintf(shadowed, "pairs", "auto"), "apply", "-f", "-") // Their preparations take time.
 	f.kubectl(t, "", "delete", "pods", "-n", "openfaas-fn", "-l", "faas_function=digits", "--wait=false")
 	f.kubectl(t, fmt.Sprintf(echo, "cat -u"), "apply", "-f", "-") // Programs' pods keep the setting of their deployment.
 	for _, name := range []string{"digits", "echo"} {

@@ -2,6 +2,7 @@ package workdir
 
 import (
 	"bufio"
+	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -23,6 +24,30 @@ func TestMain(m *testing.M) {
 		io.Copy(io.Discard, os.Stdin) // Until it is killed.
 	}
 	os.Exit(m.Run())
+}
+
+// A sweep may open a directory just before another one is moved to its path, and lock it after. The other one stays:
+// who moved it there removes it.
+func TestSweepDuringExchange(t *testing.T) {
+	dir := t.TempDir()
+	path, moved := filepath.Join(dir, "staged"), filepath.Join(dir, "live")
+	if err := os.Mkdir(path, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	sweeping, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sweeping.Close()
+	if err := errors.Join(os.Rename(path, moved), os.Mkdir(path, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	if gone, err := removeUnheld(path, sweeping); gone || err != nil || !Exists(path) || !Exists(moved) {
+		t.Errorf("it is gone: %v, %v", gone, err)
+	}
+	if gone, err := RemoveUnheld(path); !gone || err != nil || Exists(path) {
+		t.Errorf("nobody holds it: %v, %v", gone, err)
+	}
 }
 
 // A process that is killed leaves its directory behind until the next sweep. Those that are

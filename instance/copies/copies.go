@@ -5,6 +5,10 @@
 // A node has a directory for each namespace, with a directory for each function and model in it. An
 // instance sees its function's directory only. A tidier sees all of them, and needs no other right.
 // Begin reading at [Hold], which an instance calls, and [Tidier.Look].
+//
+// The copies themselves are made in a [workdir.Store]. The rest differs from it on purpose. An instance that fails
+// starts again at once, so an attempt that failed is noted and not repeated for an hour. A tidier trusts nothing in
+// the directories, to which functions may write: it removes them name by name within bounds.
 package copies
 
 import (
@@ -14,12 +18,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/faas-infer/faas-infer/filelock"
+	"github.com/faas-infer/faas-infer/filelock/workdir"
 )
 
 // Env names the directory in an instance's environment. A program that is older than the provider
@@ -52,31 +56,28 @@ type Dir struct {
 // Hold holds a directory until Close or the end of the process. The error says why the instance cannot
 // use it.
 func Hold(ctx context.Context, path string) (*Dir, error) {
-	f, err := os.Open(path)
+	// A tidier holds it exclusively for moments, or while it removes it.
+	f, err := workdir.Hold(ctx, path, time.Second)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("hold %s: %w", path, err)
 	}
-	d := &Dir{Path: path, held: f}
-	if err := d.hold(ctx); err != nil {
+	if err := noteUse(f, path); err != nil {
 		return nil, errors.Join(fmt.Errorf("hold %s: %w", path, err), f.Close())
 	}
-	return d, nil
+	return &Dir{Path: path, held: f}, nil
 }
 
-func (d *Dir) hold(ctx context.Context) error {
-	// A tidier holds it exclusively for moments, or while it removes it.
-	if err := filelock.Lock(ctx, d.held, filelock.Shared, time.Second); err != nil {
-		return err
-	}
+// noteUse notes that a directory is used now.
+func noteUse(f *os.File, path string) error {
 	var is unix.Stat_t
-	if err := unix.Fstat(int(d.held.Fd()), &is); err != nil {
+	if err := unix.Fstat(int(f.Fd()), &is); err != nil {
 		return err
 	}
 	if is.Nlink == 0 {
 		return fs.ErrNotExist // It was removed between the pod's mount and now.
 	}
-	// The time of the last use. Anybody who may write can set it to now.
-	return unix.UtimesNanoAt(unix.AT_FDCWD, d.Path, []unix.Timespec{{Nsec: unix.UTIME_NOW}, {Nsec: unix.UTIME_NOW}}, 0)
+	// Anybody who may write can set it to now.
+	return unix.UtimesNanoAt(unix.AT_FDCWD, path, []unix.Timespec{{Nsec: unix.UTIME_NOW}, {Nsec: unix.UTIME_NOW}}, 0)
 }
 
 // Close lets a tidier remove the directory. A nil Dir does nothing.
@@ -129,14 +130,14 @@ func (d *Dir) Begin(ctx context.Context, kind string, patience time.Duration, fo
 	if found() {
 		return nil, a.close()
 	}
-	if err := d.mark(f); err != nil {
+	if err := mark(f); err != nil {
 		return nil, errors.Join(err, a.close())
 	}
 	return a, nil
 }
 
 // mark notes that an attempt has begun, unless one has failed.
-func (d *Dir) mark(f *os.File) error {
+func mark(f *os.File) error {
 	info, err := f.Stat()
 	if err != nil {
 		return err
@@ -144,10 +145,7 @@ func (d *Dir) mark(f *os.File) error {
 	if info.Size() > 0 && time.Since(info.ModTime()) < retryAfter {
 		return ErrTried
 	}
-	err = errors.Join(d.removeUnfinished(), f.Truncate(0))
-	if err == nil {
-		_, err = f.WriteAt([]byte("begun\n"), 0)
-	}
+	_, err = f.WriteAt([]byte("begun\n"), 0)
 	return err
 }
 
@@ -161,17 +159,3 @@ func (a *Attempt) End() error {
 
 // close unlocks the marker and leaves what it says.
 func (a *Attempt) close() error { return a.marker.Close() }
-
-// removeUnfinished removes what instances that were killed have left: old directories whose names begin
-// with a dot. Younger ones may be an engine's that writes a copy of another form.
-func (d *Dir) removeUnfinished() error {
-	all, err := os.ReadDir(d.Path)
-	for _, entry := range all {
-		info, gone := entry.Info()
-		if gone != nil || !info.IsDir() || !strings.HasPrefix(entry.Name(), ".") || time.Since(info.ModTime()) < retryAfter {
-			continue
-		}
-		err = errors.Join(err, os.RemoveAll(filepath.Join(d.Path, entry.Name())))
-	}
-	return err
-}

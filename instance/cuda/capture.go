@@ -86,7 +86,7 @@ func (e *Engine) complete(ctx context.Context) {
 
 // keepCopy completes the copy that the first session wrote. The sessions after it read its weights.
 func keepCopy(ctx context.Context, e *Engine) {
-	if e.copy.work == "" {
+	if e.copy.work == nil {
 		return
 	}
 	err := e.copy.publish() // After an error the next engine tries again.

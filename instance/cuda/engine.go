@@ -166,7 +166,7 @@ func Open(o Options) (*Engine, error) {
 	if e.apart {
 		e.ready[e.buckets[0]] = first
 	}
-	if !o.Single && (e.apart || e.capturable) || e.copy.work != "" {
+	if !o.Single && (e.apart || e.capturable) || e.copy.work != nil {
 		go e.complete(ctx)
 	} else {
 		close(e.completed)

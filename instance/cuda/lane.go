@@ -151,7 +151,7 @@ func (l *lane) openSession() error {
 		}
 	}
 	if first && k.begin() {
-		err := l.openFile(l.e.options.Model, false, filepath.Join(k.work, copyModel))
+		err := l.openFile(l.e.options.Model, false, filepath.Join(k.work.Path, copyModel))
 		if err == nil {
 			return nil
 		}

@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
 
+	"github.com/faas-infer/faas-infer/filelock/workdir"
 	"github.com/faas-infer/faas-infer/model"
 )
 
@@ -19,10 +19,6 @@ const (
 	copyManifest = "manifest.json"
 	// copying is the version of how copies are made. Those of another version are not found.
 	copying = "1"
-	// unfinished begins the name of a directory in which a copy is written, and abandoned is the age from which
-	// nobody writes there any more.
-	unfinished = ".cuda-"
-	abandoned  = time.Hour
 )
 
 // optimised is the copy of a model as ONNX Runtime optimised it for one kind of GPU. The zero
@@ -30,9 +26,9 @@ const (
 type optimised struct {
 	dir string
 	made
-	// ready is set if sessions load it, and work is the directory in which it is being made.
+	// ready is set if sessions load it, and work is the directory in which it is being made, nil if it is not.
 	ready bool
-	work  string
+	work  *workdir.Dir
 	// damaged is set if the copy could not be loaded although the model can: publish replaces it.
 	damaged bool
 	// problem says why the copy could not be kept or used.
@@ -115,48 +111,39 @@ func (k *optimised) describe(dir string) (made, error) {
 	return m, nil
 }
 
-// begin makes the directory in which the copy is written, and removes what killed processes have left of
-// others. It reports false if none is kept, or if none can be: an engine can do without.
+// store is where the copy is, and others' of the same model. A session would not notice shortened weights.
+func (k *optimised) store() workdir.Store {
+	return workdir.Store{Dir: filepath.Dir(k.dir), Durable: true}
+}
+
+// begin makes the directory in which the copy is written. It reports false if none is kept, or if none can be: an
+// engine can do without.
 func (k *optimised) begin() bool {
 	if k.dir == "" {
 		return false
 	}
-	left, _ := filepath.Glob(filepath.Join(filepath.Dir(k.dir), unfinished+"*"))
-	for _, dir := range left {
-		if info, err := os.Stat(dir); err == nil && time.Since(info.ModTime()) > abandoned {
-			_ = os.RemoveAll(dir) // The next one tries again.
-		}
-	}
-	work, err := os.MkdirTemp(filepath.Dir(k.dir), unfinished)
-	if err != nil {
-		k.failed(err)
-		return false
-	}
-	k.work = work
-	return true
+	var err error
+	k.work, err = k.store().Begin()
+	k.failed(err)
+	return err == nil
 }
 
 // abandon removes a copy that was not completed.
 func (k *optimised) abandon() {
-	if k.work != "" {
-		_ = os.RemoveAll(k.work)
-		k.work = ""
+	if k.work != nil {
+		_ = k.work.Remove()
+		k.work = nil
 	}
 }
 
 // publish completes the copy that was written, and moves it to its place. Of two processes that make the
 // same one, the first one's stays.
 func (k *optimised) publish() error {
-	if k.work == "" {
+	if k.work == nil {
 		return nil
 	}
 	defer k.abandon()
-	for _, name := range []string{copyModel, copyWeights} {
-		if err := settle(filepath.Join(k.work, name)); err != nil && !os.IsNotExist(err) {
-			return err
-		}
-	}
-	m, err := k.describe(k.work)
+	m, err := k.describe(k.work.Path)
 	if err != nil {
 		return err
 	}
@@ -164,52 +151,10 @@ func (k *optimised) publish() error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(k.work, copyManifest), text, 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(k.work.Path, copyManifest), text, 0o644); err != nil {
 		return err
 	}
-	if err := settle(filepath.Join(k.work, copyManifest)); err != nil {
-		return err
-	}
-	if err := os.Chmod(k.work, 0o755); err != nil {
-		return err
-	}
-	if err := k.place(); err != nil {
-		return err
-	}
-	k.ready = true
-	return nil
-}
-
-// place moves the finished copy to its place. A damaged one that is there is moved away first.
-func (k *optimised) place() error {
-	err := os.Rename(k.work, k.dir)
-	if err == nil || !k.damaged && k.check() {
-		return nil
-	}
-	away, err := os.MkdirTemp(filepath.Dir(k.dir), unfinished)
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(away)
-	if err := os.Rename(k.dir, filepath.Join(away, "damaged")); err != nil && !os.IsNotExist(err) {
-		return err
-	}
-	if err := os.Rename(k.work, k.dir); err != nil && !k.check() {
-		return err
-	}
-	return nil
-}
-
-// settle writes a file through to the disk, so that a power failure leaves no manifest of files that are
-// not there.
-func settle(file string) error {
-	f, err := os.OpenFile(file, os.O_RDWR, 0)
-	if err != nil {
-		return err
-	}
-	if err := f.Sync(); err != nil {
-		_ = f.Close()
-		return err
-	}
-	return f.Close()
+	err = k.store().Publish(k.work, filepath.Base(k.dir), func(string) bool { return !k.damaged && k.check() })
+	k.ready = err == nil
+	return err
 }

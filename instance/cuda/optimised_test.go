@@ -89,8 +89,10 @@ func TestRefusedCopy(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(kept, copyModel), []byte("x"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	k.work = t.TempDir()
-	if err := os.WriteFile(filepath.Join(k.work, copyModel), []byte("x"), 0o644); err != nil {
+	if !k.begin() {
+		t.Fatal(k.problem)
+	}
+	if err := os.WriteFile(filepath.Join(k.work.Path, copyModel), []byte("x"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if err := k.publish(); err != nil || !k.check() {

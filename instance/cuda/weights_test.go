@@ -161,11 +161,11 @@ func TestCopyHasGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	left := filepath.Join(dir, unfinished+"1")
+	left := filepath.Join(dir, ".cuda-1")
 	if err := os.Mkdir(left, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	old := time.Now().Add(-2 * abandoned)
+	old := time.Now().Add(-time.Hour)
 	if err := os.Chtimes(left, old, old); err != nil {
 		t.Fatal(err)
 	}

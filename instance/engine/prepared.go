@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -75,8 +76,8 @@ func (r Record) Write(dir string, what any) error {
 // returns the record's content from the path of the copy. Keep does nothing if dir has
 // the record. The directory appears as a whole: readers see all of it or nothing.
 func (r Record) Keep(bundle, dir string, describe func(bundle string) any) error {
-	kept := workdir.Store{Dir: filepath.Dir(dir), Work: ".prepare-"}
-	err := kept.Make(filepath.Base(dir), r.In, func(work string) error {
+	kept := workdir.Store{Dir: filepath.Dir(dir)}
+	err := kept.Make(context.Background(), filepath.Base(dir), r.In, func(work string) error {
 		if err := os.CopyFS(filepath.Join(work, "bundle"), os.DirFS(bundle)); err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package onnxruntime
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -99,8 +100,7 @@ type PrepareOptions struct {
 var ErrNotPrepared = errors.New("not a prepared model")
 
 // Prepare prepares the model file below cacheDir, once per model content, given sizes, engine version
-// and kind of CPU. Two processes that prepare the same model at once both get a complete
-// result. Each format is written and run in a child of this process, which may die, before
+// and kind of CPU. Of two processes that prepare the same model at once one does, and the other waits. Each format is written and run in a child of this process, which may die, before
 // it is used: see verifier. The original model runs in this process, which meanwhile grows by
 // several times the model's size. So run Prepare in a separate process
 // (`faas-infer instance prepare`).
@@ -118,10 +118,7 @@ func prepare(modelPath, cacheDir string, o PrepareOptions) (Prepared, error) {
 		return Prepared{}, err
 	}
 	dir, fresh := filepath.Join(cacheDir, key), false
-	err = workdir.Store{Dir: cacheDir, Work: "." + key[:12] + "-"}.Make(key, isPrepared, func(work string) error {
-		for _, pattern := range unfinished {
-			workdir.Sweep(cacheDir, pattern)
-		}
+	err = workdir.Store{Dir: cacheDir}.Make(context.Background(), key, isPrepared, func(work string) error {
 		fresh = true
 		return build(modelPath, content, work, o)
 	})
@@ -133,9 +130,6 @@ func prepare(modelPath, cacheDir string, o PrepareOptions) (Prepared, error) {
 	}
 	return ReadPrepared(dir)
 }
-
-// unfinished matches the names of the directories in which Prepare and Link work.
-var unfinished = []string{"." + strings.Repeat("[0-9a-f]", 12) + "-*", linking + "*"}
 
 // isPrepared reports whether a directory has a complete model for this host: the manifest is written last.
 func isPrepared(dir string) bool {

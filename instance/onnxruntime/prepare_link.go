@@ -1,6 +1,7 @@
 package onnxruntime
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,9 +18,6 @@ var ErrSmall = errors.New("the model is small")
 
 // linked is the suffix of the directories that Link makes.
 const linked = "-plain"
-
-// linking is the beginning of the names of the directories in which Link works.
-const linking = ".link-"
 
 // Linked reports whether p is what [Link] made, until Prepare has finished.
 func (p Prepared) Linked() bool { return strings.HasSuffix(p.Dir, linked) }
@@ -76,7 +74,7 @@ func link(modelPath, cacheDir, dir, content string) (Prepared, error) {
 	if err != nil {
 		return Prepared{}, err
 	}
-	err = workdir.Store{Dir: cacheDir, Work: linking}.Make(filepath.Base(dir), isPrepared, func(work string) error {
+	err = workdir.Store{Dir: cacheDir}.Make(context.Background(), filepath.Base(dir), isPrepared, func(work string) error {
 		if err := os.Link(modelPath, filepath.Join(work, formats[FormatPlain].file)); err != nil {
 			return err
 		}

@@ -381,8 +381,7 @@ func external(t *testing.T, path, name string) string {
 // What a killed process has left of its work is removed when the next model is prepared.
 func TestPrepareSweeps(t *testing.T) {
 	cache := t.TempDir()
-	left := []string{".0123456789ab-123", ".link-123"}
-	for _, name := range append(left, ".prepare-1") {
+	for _, name := range []string{".0123456789ab-123", ".link-123", ".others"} {
 		dir := filepath.Join(cache, name)
 		if err := os.MkdirAll(filepath.Join(dir, "packed"), 0o755); err != nil {
 			t.Fatal(err)
@@ -397,7 +396,7 @@ func TestPrepareSweeps(t *testing.T) {
 		t.Fatal(err)
 	}
 	all, err := os.ReadDir(cache)
-	if err != nil || len(all) != 2 || all[0].Name() != ".prepare-1" || all[1].Name() != filepath.Base(p.Dir) {
+	if err != nil || len(all) != 2 || all[0].Name() != ".others" || all[1].Name() != filepath.Base(p.Dir) {
 		t.Errorf("the cache holds %v, %v", all, err)
 	}
 }

@@ -120,7 +120,7 @@ func (e *Engine) start() (*server, error) {
 func (e *Engine) layOut(how serving) (string, error) {
 	root := filepath.Join(filepath.Dir(e.options.Prepared.Dir), "served")
 	dir := filepath.Join(root, fmt.Sprintf("b%d-t%d", how.Batch, how.Threads))
-	err := workdir.Store{Dir: root, Work: ".lay-out-"}.Make(filepath.Base(dir), workdir.Exists, func(work string) error {
+	err := workdir.Store{Dir: root}.Make(context.Background(), filepath.Base(dir), workdir.Exists, func(work string) error {
 		return e.kind.layOut(work, how)
 	})
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {

@@ -11,13 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/faas-infer/faas-infer/filelock"
+	"github.com/faas-infer/faas-infer/filelock/workdir"
 )
 
 // StagingDir is the directory below the root for new directories that are not
 // complete, and for replaced ones that are still in use.
 const StagingDir = ".staging"
 
-// Staged is a new directory. It is invisible below the root until [Staged.Live].
+// Staged is a new directory. It is invisible below the root until [Staged.Live]. A [workdir.Store] is for what follows
+// from its name. A bundle is replaced under the same name, at once and while processes run from the one before.
 type Staged struct {
 	// Dir is its path. The caller writes the content there.
 	Dir  string
@@ -66,7 +68,7 @@ func (s *Staged) live(path string, replaceable func(dir string) error) error {
 		return fmt.Errorf("%q leads out of %s", path, s.root)
 	}
 	// The content must be on the disk before the name is.
-	if err := s.sync(); err != nil {
+	if err := workdir.Sync(s.Dir); err != nil {
 		return fmt.Errorf("write to the disk: %w", err)
 	}
 	below, err := os.OpenRoot(s.root)
@@ -87,48 +89,6 @@ func (s *Staged) live(path string, replaceable func(dir string) error) error {
 		return err
 	}
 	return syncUp(below, parents)
-}
-
-// sync writes the directory and its content to the disk. It syncs a few files one
-// by one. For more it syncs the whole file system, which takes long if other
-// processes write much.
-func (s *Staged) sync() error {
-	var names []string
-	err := filepath.WalkDir(s.Dir, func(name string, e fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if len(names) == maxSingleSyncs {
-			return errMany
-		}
-		if e.IsDir() || e.Type().IsRegular() {
-			names = append(names, name)
-		}
-		return nil
-	})
-	if errors.Is(err, errMany) {
-		return unix.Syncfs(int(s.held.Fd()))
-	}
-	for _, name := range names {
-		if err == nil {
-			err = syncFile(name)
-		}
-	}
-	return err
-}
-
-// maxSingleSyncs is the maximum number of files and directories that are synced one
-// by one.
-const maxSingleSyncs = 64
-
-var errMany = errors.New("many files")
-
-func syncFile(name string) error {
-	f, err := os.Open(name)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
 }
 
 // exchange renames the directory to name in parent. If something has that name, the
@@ -185,26 +145,11 @@ func (s *Staged) Discard() error {
 // file is closed in this process and in all that inherited it. The error for a
 // missing directory wraps [fs.ErrNotExist].
 func Hold(dir string) (*os.File, error) {
-	for {
-		f, err := os.Open(dir)
-		if err != nil {
-			return nil, fmt.Errorf("hold the directory: %w", err)
-		}
-		if err := filelock.Lock(context.Background(), f, filelock.Shared, filelock.Forever); err != nil {
-			return nil, errors.Join(fmt.Errorf("hold the directory %s: %w", dir, err), f.Close())
-		}
-		// Another process may have replaced and removed it before it was held.
-		held, err := f.Stat()
-		if err != nil {
-			return nil, errors.Join(err, f.Close())
-		}
-		if now, err := os.Stat(dir); err == nil && os.SameFile(held, now) {
-			return f, nil
-		}
-		if err := f.Close(); err != nil {
-			return nil, err
-		}
+	f, err := workdir.Hold(context.Background(), dir, filelock.Forever)
+	if err != nil {
+		return nil, fmt.Errorf("hold the directory: %w", err)
 	}
+	return f, nil
 }
 
 // Sweep removes everything from the root's staging directory that no process holds:
@@ -216,70 +161,17 @@ func Sweep(root string) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err != nil {
-		return fmt.Errorf("sweep replaced directories: %w", err)
-	}
-	var errs []error
+	errs := []error{err}
 	for _, e := range entries {
 		errs = append(errs, sweep(filepath.Join(staging, e.Name())))
 	}
 	return errors.Join(errs...)
 }
 
-// sweep removes the directory at path unless a process holds it.
+// sweep removes what is at a path unless a process holds it.
 func sweep(path string) error {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case errors.Is(err, unix.ELOOP): // It is a symbolic link that was replaced.
-		return removeAll(path)
-	case err != nil:
+	if _, err := workdir.RemoveUnheld(path); err != nil {
 		return fmt.Errorf("sweep replaced directories: %w", err)
-	}
-	defer f.Close()
-	return removeUnheld(path, f)
-}
-
-// removeUnheld removes the directory at path, which f has opened, unless a process holds it.
-func removeUnheld(path string, f *os.File) error {
-	if err := filelock.Try(f, filelock.Exclusive); errors.Is(err, filelock.ErrLocked) {
-		return nil
-	} else if err != nil {
-		return fmt.Errorf("sweep %s: %w", path, err)
-	}
-	// Live may have exchanged f with another directory before f was locked. f is then the live
-	// one, and the path is that of the replaced one, which others may hold. Whoever exchanged
-	// them sweeps it. From now on f stays at the path: Live needs its lock to exchange it.
-	locked, err := f.Stat()
-	if err != nil {
-		return fmt.Errorf("sweep %s: %w", path, err)
-	}
-	now, err := os.Lstat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case err != nil:
-		return fmt.Errorf("sweep replaced directories: %w", err)
-	case !os.SameFile(locked, now):
-		return nil
-	}
-	return removeAll(path)
-}
-
-// removeAll is os.RemoveAll, even for directories without write permission.
-func removeAll(path string) error {
-	if os.RemoveAll(path) == nil {
-		return nil
-	}
-	_ = filepath.WalkDir(path, func(p string, e fs.DirEntry, err error) error {
-		if e != nil && e.IsDir() {
-			_ = os.Chmod(p, 0o700)
-		}
-		return nil
-	})
-	if err := os.RemoveAll(path); err != nil {
-		return fmt.Errorf("remove a replaced directory: %w", err)
 	}
 	return nil
 }

@@ -45,7 +45,7 @@ func newShadows(ctx context.Context, p control.ShadowPlatform, f *latency.Finder
 		if err != nil {
 			return nil, err
 		}
-		return blocksOf(text)
+		return dividing.ReadBlocks(text)
 	}
 	transfer := func() shadow.Transfer { return byTCP }
 	if p.SharedMemory {
@@ -100,26 +100,6 @@ func (s Shadows) Pair(ctx context.Context, shadow, body cluster.InstanceID) erro
 		return nil // The next provider pairs a shadow again.
 	}
 	return s.platform.Pair(ctx, shadow, body)
-}
-
-// blocksOf reads what "profile layers" prints. A reason that may pass is no [shadow.UndividedError]: it is
-// neither stored nor counted against a deployment.
-func blocksOf(text []byte) (*shadow.Model, error) {
-	var found struct {
-		Model     *shadow.Model `json:"model"`
-		Undivided string        `json:"undivided"`
-		Passing   bool          `json:"passing"`
-	}
-	if err := json.Unmarshal(text, &found); err != nil {
-		return nil, fmt.Errorf("read the layer profile: %w", err)
-	}
-	if found.Passing {
-		return nil, errors.New(found.Undivided)
-	}
-	if found.Model == nil || len(found.Model.Blocks) < 2 {
-		return nil, &shadow.UndividedError{Why: found.Undivided}
-	}
-	return found.Model, nil
 }
 
 // tellTime bounds telling a body its shadows. It opens its segments meanwhile.

@@ -15,7 +15,6 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/papers/asyfunc/pair"
 	"github.com/faas-infer/faas-infer/papers/asyfunc/pairing"
-	"github.com/faas-infer/faas-infer/papers/asyfunc/shadow"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/control"
 	"github.com/faas-infer/faas-infer/provider/metrics"
@@ -73,24 +72,6 @@ func TestCrossingsAreMeasured(t *testing.T) {
 	cancel()
 	if got := crossed(ended, zerolog.Nop())(); got != pairing.Relayed {
 		t.Errorf("after the end %+v", got)
-	}
-}
-
-// A model cannot be divided for reasons of its own. Reasons that may pass are tried again.
-func TestBlocksOf(t *testing.T) {
-	for text, undivided := range map[string]bool{
-		`{"model": {"blocks": [{}]}, "undivided": "its weights are packed"}`:                true,
-		`{"model": {"blocks": [{}]}}`:                                                       true,
-		`{"model": {"blocks": [{}]}, "undivided": "it is being prepared", "passing": true}`: false,
-		`{"model": `: false,
-	} {
-		m, err := blocksOf([]byte(text))
-		if err == nil || m != nil || errors.As(err, new(*shadow.UndividedError)) != undivided {
-			t.Errorf("%s: %v, %v", text, m, err)
-		}
-	}
-	if m, err := blocksOf([]byte(`{"model": {"blocks": [{}, {}]}}`)); err != nil || len(m.Blocks) != 2 {
-		t.Errorf("%v, %v", m, err)
 	}
 }
 

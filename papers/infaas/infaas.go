@@ -4,6 +4,9 @@
 // the core's: package variant, and the steps of scaling. Begin with [Variants]; package registration is
 // what is known of variants.
 //
+// Variants have no store of workdir: they lie file by file in a directory of the user's choice, beside others' files
+// and with the directories of other images in it. A lock keeps a second run out; [Variants.Tidy] removes unused ones.
+//
 // Importing the package registers the variants, the annotations, "model variants" and "model evaluate".
 package infaas
 

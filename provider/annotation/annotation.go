@@ -81,8 +81,8 @@ const (
 	// together: 2 to [MostPartitionInstances], [DefaultPartitionInstances] if absent.
 	InferPartitionInstances = "com.openfaas.infer.partition-instances"
 	// InferShadow says whether instances may have shadows, which hold a part of the model and
-	// compute rows of their batches (AsyFunc): "off", the default; "auto" where no whole instance
-	// has room; or "always" before further whole instances.
+	// compute rows of their batches (AsyFunc): "off", the default; or "auto" where that is the cheapest
+	// way to serve more.
 	InferShadow = "com.openfaas.infer.shadow"
 	// InferAccess names a secret of the function's namespace with the keys of those who may call it,
 	// for [access.Parse]. Without it, and without one for the namespace, anybody may. It is an
@@ -136,11 +136,8 @@ const (
 	ScaleFactor = "com.openfaas.scale.factor"
 )
 
-// The values of InferShadow beside "off".
-const (
-	ShadowAuto   = "auto"
-	ShadowAlways = "always"
-)
+// ShadowAuto is the value of InferShadow beside "off".
+const ShadowAuto = "auto"
 
 // The values of InferPartition beside "off".
 const (
@@ -422,19 +419,6 @@ func (in *Inference) checkPartition(values map[string]string) error {
 		return nil
 	}
 	return &Error{Key: InferPartitionInstances, Value: values[InferPartitionInstances], Why: "it is of use only with " + InferPartition + ": auto or latency; set that, or leave it out"}
-}
-
-// checkShadow refuses shadows for what has none: they compute on cores, for a whole model.
-func (in *Inference) checkShadow() error {
-	switch {
-	case in.Shadow != ShadowAlways:
-		return nil
-	case in.Device == DeviceCUDA:
-		return &Error{Key: InferShadow, Value: in.Shadow, Why: "a shadow computes on cores and " + InferDevice + " is " + DeviceCUDA + "; leave one of them out"}
-	case in.Partition != "":
-		return &Error{Key: InferShadow, Value: in.Shadow, Why: "an instance that " + InferPartition + " cuts has no shadows; leave one of them out"}
-	}
-	return nil
 }
 
 // set reads one key.

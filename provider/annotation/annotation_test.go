@@ -176,6 +176,15 @@ func TestErrorNamesValueAndExample(t *testing.T) {
 	}
 }
 
+// A value that earlier versions took is refused with the way out, also in a stored deployment.
+func TestRemovedValueNamesTheWayOut(t *testing.T) {
+	_, err := Parse(deployment(map[string]string{InferShadow: "always"}))
+	want := `com.openfaas.infer.shadow is "always": this value of earlier versions is no more; set it to auto, which starts shadows where that is the cheapest way`
+	if err == nil || err.Error() != want {
+		t.Errorf("error %v\nwant  %s", err, want)
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	for _, v := range []string{"200ms", "0", "-5ms", "fast", "99", "model.onnx", "../x", "32", "1000000000", "shared", "128Mi", "500m"} {
 		for _, k := range []string{SLOLatency, SLOPercentile, InferModel, InferMaxBatch, InferPolicy, InferKeepAlive, ScaleMin, "com.openfaas.infer.x"} {

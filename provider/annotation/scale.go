@@ -80,9 +80,6 @@ func (in *Inference) complete(d types.FunctionDeployment, values map[string]stri
 	if err := in.checkPartition(values); err != nil {
 		return err
 	}
-	if err := in.checkShadow(); err != nil {
-		return err
-	}
 	if err := in.checkShapes(); err != nil {
 		return err
 	}

@@ -153,10 +153,12 @@ func shadows(key, value string) (string, error) {
 	switch value {
 	case "off":
 		return "", nil
-	case ShadowAuto, ShadowAlways:
+	case ShadowAuto:
 		return value, nil
+	case "always":
+		return "", &Error{Key: key, Value: value, Why: "this value of earlier versions is no more; set it to " + ShadowAuto + ", which starts shadows where that is the cheapest way"}
 	}
-	return "", &Error{Key: key, Value: value, Why: "it must be off, auto or always", Example: ShadowAuto}
+	return "", &Error{Key: key, Value: value, Why: "it must be off or auto", Example: ShadowAuto}
 }
 
 // device reads on what the model may run.

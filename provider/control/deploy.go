@@ -35,7 +35,7 @@ func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider
 		return nil, err
 	}
 	f = knowing(c.finder, f, models)
-	if err := c.pairs.check(ctx, f, models); err != nil {
+	if err := c.pairs.check(f); err != nil {
 		return nil, concealed{web.BadRequest(err), bundle}
 	}
 	secrets, err := secretFiles(c.options.Secrets, f)

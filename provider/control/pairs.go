@@ -147,7 +147,7 @@ func (c *pairs) look(now time.Time, fn *function, f *scaling.Function) {
 			d.Forget(now)
 		}
 	}
-	f.Shadows, f.Pairings, f.ShadowsFirst = shadowsSeen(fn), pairings(fn), fn.Inference.Shadow == annotation.ShadowAlways
+	f.Shadows, f.Pairings = shadowsSeen(fn), pairings(fn)
 	f.NoShadows = fn.shadows.Failures.Pausing(now)
 	// On one machine all instances map prepared models. Pods that may have shadows share their node's copy,
 	// which a whole instance makes.
@@ -300,25 +300,13 @@ func (c *pairs) shadowless(f *provider.Function, m Model) string {
 // noShadows says that no room has registered shadows.
 const noShadows = "this program has no shadows: it was built without papers/asyfunc"
 
-// check refuses a deployment that asks for shadows which it cannot have. One that was accepted before its
-// model's layers were known goes on, without shadows: it serves.
-func (c *pairs) check(ctx context.Context, f *provider.Function, models []Model) error {
-	switch {
-	case c.shadows == nil && f.Inference.Shadow != "" && !f.Restored:
+// check refuses a deployment that asks for shadows of a program that has none. One that another program accepted
+// goes on, without shadows: it serves.
+func (c *pairs) check(f *provider.Function) error {
+	if c.shadows == nil && f.Inference.Shadow != "" && !f.Restored {
 		return &annotation.Error{Key: annotation.InferShadow, Value: f.Inference.Shadow, Why: noShadows + "; leave it out"}
-	case c.shadows == nil || f.Inference.Shadow != annotation.ShadowAlways:
-		return nil
 	}
-	why := "the function has no model yet"
-	for _, m := range models {
-		if why = c.shadowless(f, m); why == "" && !f.Restored {
-			why = c.shadows.Undivided(ctx, f, m.File)
-		}
-		if why == "" {
-			return nil
-		}
-	}
-	return &annotation.Error{Key: annotation.InferShadow, Value: f.Inference.Shadow, Why: why + "; leave it out, or set it to " + annotation.ShadowAuto}
+	return nil
 }
 
 // divide finds the layer profiles of a function's models and chooses the parts of their shadows, as long as
@@ -440,7 +428,7 @@ func shadowText(fn *function) string {
 		}
 		return "shadows: the model's layers are being profiled"
 	}
-	text := fmt.Sprintf("shadows: %d for %d instances; %s", len(fn.shadows.Instances), len(fn.Instances), d.Describe(whole, fn.Inference.Shadow == annotation.ShadowAuto))
+	text := fmt.Sprintf("shadows: %d for %d instances; %s", len(fn.shadows.Instances), len(fn.Instances), d.Describe(whole))
 	for _, in := range fn.Sorted() {
 		if in.refused > 0 {
 			return text + "; an instance has none for a time: " + in.refusal

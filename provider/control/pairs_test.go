@@ -91,10 +91,6 @@ func (s *fakeShadows) on(f *latency.Finder) Shadows {
 	return fakeShadowsOn{s, dividing.New(f, s.Blocks, func() shadow.Transfer { return shadow.Transfer{Fixed: 0.3, PerMiB: 0.1} })}
 }
 
-func (s fakeShadowsOn) Undivided(ctx context.Context, f *provider.Function, file string) string {
-	return s.finder.Undivided(ctx, f, file)
-}
-
 func (s fakeShadowsOn) Divide(ctx context.Context, f *provider.Function, file string, planned func() (scaling.Function, capacity.Options)) (ways []Division, why string, err error) {
 	found, why, err := s.finder.Divide(ctx, f, file, planned)
 	for _, d := range found {
@@ -178,7 +174,7 @@ func (h *helper) Scale(now time.Time, functions []scaling.Function, nodes []clus
 }
 
 func withShadows(f *provider.Function) {
-	f.Inference.Shadow, f.Inference.SLO = annotation.ShadowAlways, time.Second
+	f.Inference.Shadow, f.Inference.SLO = annotation.ShadowAuto, time.Second
 }
 
 // helped deploys f, waits until its instance has a shadow, and returns both.
@@ -282,18 +278,17 @@ func TestShadowsOfARemovedFunction(t *testing.T) {
 // Instances start as bodies only if their own model can be divided, whatever others of the bundle can,
 // and while a deployment is measured.
 func TestOnlyDividedModelsHaveBodies(t *testing.T) {
-	auto := func(f *provider.Function) { f.Inference.Shadow, f.Inference.SLO = annotation.ShadowAuto, time.Second }
 	tryWith(t, func(o *Options) { o.Shadows = (&fakeShadows{}).on }, func(r *rig) {
-		r.measured("f", "variants:python=80,model=70", auto, func(f *provider.Function) { f.Inference.Accuracy = 75 })
+		r.measured("f", "variants:python=80,model=70", withShadows, func(f *provider.Function) { f.Inference.Accuracy = 75 })
 		r.answered("f", "python")
 		if in := r.only(); in.Paired {
 			t.Errorf("%+v started as a body", in.InstanceSpec)
 		}
 	})
 	tryWith(t, func(o *Options) { o.Shadows = (&fakeShadows{}).on }, func(r *rig) {
-		r.measured("f", "python", auto)
+		r.measured("f", "python", withShadows)
 		r.answered("f", "python")
-		r.deploy("f", "python", auto, func(f *provider.Function) { f.Inference.MaxBatch = 16 })
+		r.deploy("f", "python", withShadows, func(f *provider.Function) { f.Inference.MaxBatch = 16 })
 		r.backend.crash(r.only().ID, "killed")
 		r.answered("f", "python")
 		if in := r.only(); in.Paired {
@@ -353,18 +348,14 @@ func TestDividingAgain(t *testing.T) {
 		if s, _ := r.Status(full("f")); !strings.Contains(s.Plan, "no shadows: the model cannot be divided: its weights are packed") {
 			t.Errorf("shown as %s", s.Plan)
 		}
-		_, err := r.Deploy(t.Context(), r.function("g", "model", withShadows))
-		if err == nil || !strings.Contains(err.Error(), `com.openfaas.infer.shadow is "always": the model cannot be divided: its weights are packed`) {
-			t.Errorf("deployed, or not for the reason, although it is known: %v", err)
-		}
 	})
 	if shadows.blocks != 1 {
 		t.Errorf("the blocks were asked for %d times", shadows.blocks)
 	}
 }
 
-// A function that was accepted before its model's layers were known serves after a restart, too. A new
-// deployment is refused, but not once the model can be divided.
+// A function whose model cannot be divided serves, after a restart, too, and its description says why it has no
+// shadows. It has some once the model can be divided.
 func TestUndividedFunctionsComeBack(t *testing.T) {
 	shadows := &fakeShadows{fails: 100, why: &shadow.UndividedError{Why: "its weights are packed"}}
 	tryWith(t, func(o *Options) { o.Shadows = shadows.on }, func(r *rig) {
@@ -377,9 +368,6 @@ func TestUndividedFunctionsComeBack(t *testing.T) {
 		r.until("explained", explained)
 		r.end()
 		r.open()
-		if _, err := r.Deploy(r.t.Context(), r.function("new", "model", withShadows)); err == nil {
-			t.Error("a new function is deployed although the model cannot be divided")
-		}
 		r.deploy("f", "model", withShadows, stays, func(f *provider.Function) { f.Restored = true })
 		r.run()
 		r.answered("f", "model")
@@ -391,6 +379,10 @@ func TestUndividedFunctionsComeBack(t *testing.T) {
 		r.open()
 		r.run()
 		r.deploy("new", "model", withShadows)
+		r.until("divided", func() bool {
+			s, _ := r.Status(full("new"))
+			return strings.Contains(s.Plan, "one holds the blocks 0:1")
+		})
 	})
 }
 
@@ -418,14 +410,10 @@ func TestUselessShadowsAreReplaced(t *testing.T) {
 	})
 }
 
-// What cannot have shadows is refused if the deployment insists, and goes without otherwise.
+// A model that cannot have shadows serves without. A program without shadows refuses a deployment that asks for some.
 func TestShadowsThatCannotBe(t *testing.T) {
 	tryWith(t, func(o *Options) { o.Shadows = (&fakeShadows{}).on }, func(r *rig) {
-		_, err := r.Deploy(t.Context(), r.function("f", "python", withShadows))
-		if err == nil || !strings.Contains(err.Error(), `com.openfaas.infer.shadow is "always": the model runs in Python`) {
-			t.Errorf("deployed, or not for the reason: %v", err)
-		}
-		r.measured("f", "python", func(f *provider.Function) { f.Inference.Shadow = annotation.ShadowAuto })
+		r.measured("f", "python", withShadows)
 		r.answered("f", "python")
 		r.until("explained", func() bool {
 			s, _ := r.Status(full("f"))
@@ -433,11 +421,9 @@ func TestShadowsThatCannotBe(t *testing.T) {
 		})
 	})
 	try(t, func(r *rig) {
-		for _, asks := range []string{annotation.ShadowAlways, annotation.ShadowAuto} {
-			_, err := r.Deploy(t.Context(), r.function("f", "model", func(f *provider.Function) { f.Inference.Shadow = asks }))
-			if want := `com.openfaas.infer.shadow is "` + asks + `": this program has no shadows`; err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("deployed in a program without shadows, or not for the reason: %v", err)
-			}
+		_, err := r.Deploy(t.Context(), r.function("f", "model", withShadows))
+		if want := `com.openfaas.infer.shadow is "auto": this program has no shadows`; err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("deployed in a program without shadows, or not for the reason: %v", err)
 		}
 		// One that was accepted before serves.
 		r.deploy("f", "model", withShadows, func(f *provider.Function) { f.Restored = true })
@@ -479,7 +465,7 @@ func TestMetricsOfShadows(t *testing.T) {
 // time that each takes to load, measured where that is known.
 func TestFootprints(t *testing.T) {
 	tryWith(t, func(o *Options) { o.Shadows = (&fakeShadows{}).on }, func(r *rig) {
-		r.measured("f", "model", func(f *provider.Function) { f.Inference.Shadow, f.Inference.SLO = annotation.ShadowAuto, time.Second })
+		r.measured("f", "model", withShadows)
 		r.answered("f", "model")
 		r.until("divided", func() bool {
 			s, _ := r.Status(full("f"))

@@ -20,8 +20,6 @@ type Shadows interface {
 	// Check returns an error that says why a function's instances of a model can have none, without reading
 	// it.
 	Check(f *provider.Function, file string) error
-	// Undivided returns why a function's model cannot be divided, "" if it can or if that is not known.
-	Undivided(ctx context.Context, f *provider.Function, file string) string
 	// Divide finds the ways to help the instances of a function's model, one for each share. It may take some
 	// seconds. planned, which it calls at the end, is what the engine plans with. If there will never be a
 	// way, why says so. The error is why the model could not be looked at, for now if why is "":
@@ -59,9 +57,9 @@ type Division interface {
 	Inherit(shown scaling.Shown)
 	// Weights is the size of the weights that a shadow maps in bytes.
 	Weights() int64
-	// Describe says what a shadow holds, beside a whole instance that needs so many bytes. If auto is true, it
-	// also says what makes one cheap.
-	Describe(whole int64, auto bool) string
+	// Describe says what a shadow holds, beside a whole instance that needs so many bytes, and what makes one
+	// cheap.
+	Describe(whole int64) string
 }
 
 // ShadowReport is what a body says of its shadows.

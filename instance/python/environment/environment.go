@@ -16,7 +16,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/faas-infer/faas-infer/filelock"
 	"github.com/faas-infer/faas-infer/filelock/workdir"
 )
 
@@ -97,43 +96,24 @@ func Ensure(ctx context.Context, engine, requirements string) (Environment, erro
 	if err != nil {
 		return e, err
 	}
-	if err := os.MkdirAll(root, 0o755); err != nil {
-		return e, err
-	}
-	lock, err := os.OpenFile(filepath.Join(root, ".lock-"+e.Hash), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return e, err
-	}
-	defer lock.Close()
-	if err := filelock.Lock(ctx, lock, filelock.Exclusive, filelock.Forever); err != nil {
-		return e, fmt.Errorf("lock %s: %w", lock.Name(), err)
-	}
-	if e.Made() {
-		return e, nil
-	}
-	return e, e.make(ctx, root, engine, requirements)
+	err = workdir.Store{Dir: root}.Make(ctx, e.Hash, func(string) bool { return e.Made() }, func(made string) error {
+		return e.make(ctx, made, filepath.Join(root, e.Hash+".log"), engine, requirements)
+	})
+	return e, err
 }
 
-func (e Environment) make(ctx context.Context, root, engine, requirements string) (err error) {
-	const unfinished = ".make-"
-	workdir.Sweep(root, unfinished+"*")
-	unpacked, err := workdir.Make(root, unfinished)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, unpacked.Remove()) }()
-	work := unpacked.Path
+// make installs the environment into a directory, and keeps pip's log if that fails.
+func (e Environment) make(ctx context.Context, made, logFile, engine, requirements string) error {
 	text, err := base.ReadFile("base/" + engine + ".txt")
 	if err != nil {
 		return fmt.Errorf("engine %q: %w", engine, err)
 	}
-	own := filepath.Join(work, "base.txt")
-	if err := os.WriteFile(own, text, 0o644); err != nil {
-		return err
-	}
-	made := filepath.Join(work, "venv")
 	if text, err := exec.CommandContext(ctx, Program(), "-m", "venv", made).CombinedOutput(); err != nil {
 		return errors.Join(fmt.Errorf("make a virtual environment with %s (is python3-venv installed?): %w: %s", Program(), err, lastLines(text)), ctx.Err())
+	}
+	own := filepath.Join(made, "base.txt")
+	if err := os.WriteFile(own, text, 0o644); err != nil {
+		return err
 	}
 	arguments := []string{"-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--progress-bar", "off", "--requirement", own}
 	if requirements != "" {
@@ -141,10 +121,9 @@ func (e Environment) make(ctx context.Context, root, engine, requirements string
 	}
 	log, err := exec.CommandContext(ctx, filepath.Join(made, "bin", "python"), arguments...).CombinedOutput()
 	if err != nil {
-		kept := filepath.Join(root, e.Hash+".log")
-		return errors.Join(fmt.Errorf("%w: %s (full log: %s)", ErrRequirements, lastLines(log), kept), ctx.Err(), os.WriteFile(kept, log, 0o644))
+		return errors.Join(fmt.Errorf("%w: %s (full log: %s)", ErrRequirements, lastLines(log), logFile), ctx.Err(), os.WriteFile(logFile, log, 0o644))
 	}
-	return os.Rename(made, filepath.Dir(filepath.Dir(e.Python)))
+	return nil
 }
 
 // lastLines joins the last four lines of a log. If pip's log has lines with errors, it

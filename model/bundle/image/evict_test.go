@@ -75,7 +75,7 @@ func TestEvict(t *testing.T) {
 			if want = append(want, "something-else"); !slices.Equal(left, want) {
 				t.Errorf("left are %v, want %v", left, want)
 			}
-			if staged, err := filepath.Glob(filepath.Join(dir, bundle.StagingDir, "*")); err != nil || len(staged) > 0 {
+			if staged, err := filepath.Glob(filepath.Join(dir, ".*")); err != nil || len(staged) > 0 {
 				t.Errorf("%v are still on the disk, %v", staged, err)
 			}
 		})

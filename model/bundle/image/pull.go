@@ -12,7 +12,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
+	"time"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
@@ -20,6 +20,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
+	"github.com/faas-infer/faas-infer/filelock/workdir"
 	"github.com/faas-infer/faas-infer/model/bundle"
 )
 
@@ -226,9 +227,6 @@ func Folder(cacheDir, digest string) string {
 	return filepath.Join(cacheDir, strings.ReplaceAll(digest, ":", "-"))
 }
 
-// pulls has a lock for every directory that a bundle was pulled into.
-var pulls sync.Map
-
 // Pull copies the bundle out of an image into a directory below cacheDir, named by
 // the image's digest. If the directory is there already, Pull only looks up the tag.
 // [Evict] limits the size of cacheDir. The errors are those of [Resolve] and
@@ -244,36 +242,24 @@ func Pull(ctx context.Context, ref string, keychain authn.Keychain, cacheDir str
 		return nil, fmt.Errorf("%w: %s has no label %s; make one with `faas-infer-kubernetes image function`, or add the label", ErrNoBundle, ref, Label)
 	}
 	dir := Folder(cacheDir, r.Digest)
-	defer lock(dir)()
-	if b, err := bundle.OpenDir(dir); err == nil {
-		touch(dir)
-		return &Bundle{Bundle: b, Resolved: *r}, nil
+	workdir.Use(dir, time.Now()) // It is not evicted meanwhile, if it is there.
+	whole := func(dir string) bool {
+		_, err := bundle.OpenDir(dir)
+		return err == nil
 	}
-	b, err := s.take(ctx, r, cacheDir, filepath.Base(dir))
+	err = store(cacheDir).Make(ctx, filepath.Base(dir), whole, func(work string) error {
+		if err := s.extract(ctx, r, work); err != nil {
+			return err
+		}
+		_, err := bundle.OpenDir(work)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("image %s: %w", ref, err)
 	}
-	touch(dir)
+	b, err := bundle.OpenDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("image %s: %w", ref, err)
+	}
 	return &Bundle{Bundle: b, Resolved: *r}, nil
-}
-
-// take unpacks an image's bundle to folder below cacheDir.
-func (s settings) take(ctx context.Context, r *Resolved, cacheDir, folder string) (_ *bundle.Bundle, err error) {
-	staged, err := bundle.NewStaged(cacheDir)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, staged.Discard()) }()
-	if err := s.extract(ctx, r, staged.Dir); err != nil {
-		return nil, err
-	}
-	b, err := bundle.OpenDir(staged.Dir)
-	if err != nil {
-		return nil, err
-	}
-	if err := staged.Live(folder, nil); err != nil {
-		return nil, err
-	}
-	b.Dir = filepath.Join(cacheDir, folder)
-	return b, nil
 }

@@ -7,8 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
-	"time"
 
 	"github.com/faas-infer/faas-infer/papers/asyfunc/pairing"
 	"github.com/faas-infer/faas-infer/papers/asyfunc/shadow"
@@ -27,8 +25,6 @@ type Finder struct {
 	blocks func(ctx context.Context, file string) (*shadow.Model, error)
 	// transfer is the time of tensors between a body and its shadow.
 	transfer func() shadow.Transfer
-	// undivided is why models cannot be divided, by hash, as far as this process has looked; "" if they can.
-	undivided sync.Map
 }
 
 // New returns a finder. blocks finds the times of a model's blocks, which may take some seconds; its error is a
@@ -77,7 +73,6 @@ func (d *Finder) layers(ctx context.Context, f *provider.Function, file string) 
 	if p != nil && len(p.Layers) > 0 {
 		var m shadow.Model
 		if err := json.Unmarshal(p.Layers, &m); err == nil && m.Check() == nil {
-			d.undivided.Store(hash, "")
 			return &m, nil
 		}
 	}
@@ -95,13 +90,11 @@ func (d *Finder) layers(ctx context.Context, f *provider.Function, file string) 
 	})
 	var why *shadow.UndividedError
 	if errors.As(err, &why) {
-		d.undivided.Store(hash, why.Reason())
 		d.store(f, hash, nil, why.Reason())
 	}
 	if err != nil {
 		return nil, err
 	}
-	d.undivided.Store(hash, "")
 	if err := m.Check(); err != nil {
 		return nil, err
 	}
@@ -120,36 +113,4 @@ func (d *Finder) store(f *provider.Function, hash string, layers json.RawMessage
 		p.Layers, p.Undivided = layers, undivided
 		return changes
 	})
-}
-
-// lookAgain is how long Undivided may take to look at a model again.
-const lookAgain = 10 * time.Second
-
-// Undivided returns why the model of a function cannot be divided, "" if it can or if that is not known. An
-// earlier provider may have stored a reason that has passed, so the leader looks again before it repeats
-// it. A replica that does not lead knows of no reason that cannot pass: it may have led before, or its machine
-// may be of another kind than the leader's.
-func (d *Finder) Undivided(ctx context.Context, f *provider.Function, file string) string {
-	if !d.times.Leading() {
-		return ""
-	}
-	hash, p, err := d.times.Kept(f, file)
-	if err != nil || p != nil && len(p.Layers) > 0 { // Maybe another leader's, since this one looked.
-		return ""
-	}
-	if why, looked := d.undivided.Load(hash); looked {
-		if text, _ := why.(string); text != "" {
-			return (&shadow.UndividedError{Why: text}).Error()
-		}
-		return ""
-	}
-	if p == nil || p.Undivided == "" {
-		return ""
-	}
-	ctx, end := context.WithTimeout(ctx, lookAgain)
-	defer end()
-	if _, err = d.layers(ctx, f, file); errors.As(err, new(*shadow.UndividedError)) {
-		return err.Error()
-	}
-	return ""
 }

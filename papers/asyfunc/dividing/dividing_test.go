@@ -104,35 +104,25 @@ func TestProfilesDoNotWaitForLayers(t *testing.T) {
 	})
 }
 
-// The finder remembers why a model cannot be divided, until it can.
+// Only a model that cannot be divided is not tried again.
 func TestUndivided(t *testing.T) {
 	r, f := newRig(profiles{}), function()
-	var fails error
-	r.blocks = func(context.Context, string) (*shadow.Model, error) {
-		return oneBlock(), fails
-	}
 	for _, c := range []struct {
 		fails error
 		why   string
 	}{
 		{errors.New("it was killed"), ""},
 		{&shadow.UndividedError{Why: "no cuts"}, "the model cannot be divided: no cuts"},
-		{errors.New("it was killed"), "the model cannot be divided: no cuts"},
-		{nil, ""},
 	} {
-		fails = c.fails
-		if _, err := r.layers(t.Context(), f, "m"); !errors.Is(err, c.fails) {
-			t.Errorf("the layers: %v, want %v", err, c.fails)
-		}
-		if why := r.Undivided(t.Context(), f, "m"); why != c.why || r.Undivided(t.Context(), f, "another") != "" {
-			t.Errorf("after %v it cannot be divided because %q, want %q", c.fails, why, c.why)
+		r.blocks = func(context.Context, string) (*shadow.Model, error) { return nil, c.fails }
+		if _, why, err := r.Divide(t.Context(), f, "m", nil); !errors.Is(err, c.fails) || why != c.why {
+			t.Errorf("after %v it cannot be divided because %q (%v), want %q", c.fails, why, err, c.why)
 		}
 	}
 }
 
 // A restart forgets neither the layers nor why a model cannot be divided. The leader looks again, since the
-// model may have been prepared again. Another replica shows what is stored and refuses nothing for it: the reason
-// may have passed.
+// model may have been prepared again. Another replica shows what is stored.
 func TestUndividedAfterRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, f := newRig(profiles{}), function()
@@ -148,56 +138,22 @@ func TestUndividedAfterRestart(t *testing.T) {
 		}
 		const why = "the model cannot be divided: no cuts"
 		after := restarted(r)
-		if got := after.Undivided(t.Context(), f, "m"); got != why {
-			t.Errorf("after a restart it cannot be divided because %q", got)
+		if _, err := after.layers(t.Context(), f, "m"); !errors.Is(err, fails) {
+			t.Errorf("the leader after a restart: %v", err)
 		}
 		after.leading = false
 		if _, err := after.layers(t.Context(), f, "m"); !errors.Is(err, latency.ErrStored) || errors.As(err, new(*shadow.UndividedError)) || err.Error() != "the leader found: "+why {
 			t.Errorf("a replica that follows: %v", err)
 		}
-		follower := restarted(r)
-		if follower.leading = false; follower.Undivided(t.Context(), f, "m") != "" || after.Undivided(t.Context(), f, "m") != "" {
-			t.Error("a replica that follows refuses by a stored reason, or by one that it found when it led")
-		}
 		fails, after.leading = nil, true
-		if _, err := after.layers(t.Context(), f, "m"); err != nil || after.Undivided(t.Context(), f, "m") != "" {
-			t.Errorf("the leader does not look again: %v, %q", err, after.Undivided(t.Context(), f, "m"))
+		if _, err := after.layers(t.Context(), f, "m"); err != nil {
+			t.Errorf("the leader does not look again: %v", err)
 		}
 		again := restarted(r)
-		if m, err := again.layers(t.Context(), f, "m"); err != nil || m.Name != "m" || again.Undivided(t.Context(), f, "m") != "" {
+		if m, err := again.layers(t.Context(), f, "m"); err != nil || m.Name != "m" {
 			t.Errorf("its layers were not stored: %v", err)
 		}
 	})
-}
-
-// A stored reason that has passed, or that cannot be confirmed, is not repeated: an upgrade may divide more
-// models.
-func TestUndividedOnlyBefore(t *testing.T) {
-	for name, now := range map[string]error{"divided now": nil, "unknown now": errors.New("it was killed"), "too slow to look": context.DeadlineExceeded} {
-		synctest.Test(t, func(t *testing.T) {
-			r, f := newRig(profiles{}), function()
-			if _, _, err := r.times.Profile(t.Context(), f, "m", false); err != nil {
-				t.Fatal(err)
-			}
-			r.blocks = func(context.Context, string) (*shadow.Model, error) {
-				return nil, &shadow.UndividedError{Why: "no cuts"}
-			}
-			if _, err := r.layers(t.Context(), f, "m"); err == nil {
-				t.Fatal("divided")
-			}
-			after := restarted(r)
-			after.blocks = func(ctx context.Context, _ string) (*shadow.Model, error) {
-				if errors.Is(now, context.DeadlineExceeded) {
-					<-ctx.Done()
-				}
-				return oneBlock(), now
-			}
-			began := time.Now()
-			if why := after.Undivided(t.Context(), f, "m"); why != "" || time.Since(began) > time.Minute {
-				t.Errorf("%s: after %v %q", name, time.Since(began), why)
-			}
-		})
-	}
 }
 
 // restarted is a finder with r's store that has looked at nothing.

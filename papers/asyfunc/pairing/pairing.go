@@ -243,14 +243,10 @@ func (d *Division) Concurrency() int { return d.Streams }
 // Weights is the size of the weights that a shadow maps in bytes.
 func (d *Division) Weights() int64 { return d.Pair.Weights }
 
-// Describe says what a shadow holds, beside a whole instance that needs so many bytes. If auto is true, it also
-// says what makes one cheap.
-func (d *Division) Describe(whole int64, auto bool) string {
+// Describe says what a shadow holds, beside a whole instance that needs so many bytes, and what makes one cheap.
+func (d *Division) Describe(whole int64) string {
 	const mib = 1 << 20
-	text := fmt.Sprintf("beside %dm one holds the blocks %s with %d MiB of weights, and takes %d MiB; a whole instance needs %d MiB",
-		d.CPU, d.Part, d.Weights()/mib, d.Config.Memory/mib, whole/mib)
-	if auto {
-		text += fmt.Sprintf("; they start where that is the cheapest: a node's instances share the weights, so a shadow takes %d MiB more and a whole instance %d", d.own.Own/mib, d.whole.Own/mib)
-	}
-	return text
+	return fmt.Sprintf("beside %dm one holds the blocks %s with %d MiB of weights, and takes %d MiB; a whole instance needs %d MiB; they start where that is the cheapest: "+
+		"a node's instances share the weights, so a shadow takes %d MiB more and a whole instance %d",
+		d.CPU, d.Part, d.Weights()/mib, d.Config.Memory/mib, whole/mib, d.own.Own/mib, d.whole.Own/mib)
 }

@@ -62,7 +62,7 @@ func TestDivisionsGain(t *testing.T) {
 		}
 		for _, d := range all {
 			f := x.Planned
-			f.Name, f.Revision, f.Max, f.ShadowsFirst, f.Rate = "f", 1, 1, true, 1.1*1000/c.model.Time(0, len(c.model.Blocks), 1, 1000)
+			f.Name, f.Revision, f.Max, f.Rate = "f", 1, 1, 1.1*1000/c.model.Time(0, len(c.model.Blocks), 1, 1000)
 			f.Pairings = []scaling.Pairing{d.Pairing("", x.Planned.Configs)}
 			largest := f.Configs[len(f.Configs)-1]
 			f.Instances = []scaling.Running{{ID: "i", Node: "a", Config: largest.Config, Exec: largest.Exec, Revision: 1, State: cluster.Ready, Paired: true}}

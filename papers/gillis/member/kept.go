@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/faas-infer/faas-infer/filelock/workdir"
 )
 
 // measure notes the files of the parts that are there.
@@ -58,7 +60,7 @@ func Use(dir string, now time.Time) error {
 		err = p.whole()
 	}
 	if err == nil {
-		_ = os.Chtimes(dir, now, now) // It may be another user's.
+		workdir.Use(dir, now) // It may be another user's.
 	}
 	return err
 }
@@ -66,5 +68,6 @@ func Use(dir string, now time.Time) error {
 // RemoveUnused removes the prepared parts below cache of which no use was noted after a time:
 // [Prepare] notes one, and [Use]. Instances that have loaded them keep what they have.
 func RemoveUnused(cache string, since time.Time) (removed []string, err error) {
-	return store(cache).RemoveUnused(finished+"*", since)
+	removed, _, err = workdir.Store{Dir: cache}.Collect(finished+"*", since, -1)
+	return removed, err
 }

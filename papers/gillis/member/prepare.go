@@ -26,8 +26,8 @@ import (
 type Preparer func(ctx context.Context, file, cache string) (dir string, err error)
 
 // Prepare cuts a model and prepares the parts of a member, or of All, below a directory: once
-// per plan, engine version and kind of CPU. Two processes that do so at once both get a
-// complete result. This process holds about a megabyte of the weights at a time; what
+// per plan, engine version and kind of CPU. Of two processes that do so at once one prepares, and the other
+// waits. This process holds about a megabyte of the weights at a time; what
 // preparing a part takes is the preparer's. onnxruntime.Load comes first.
 //
 // Parts whose prepared weights are the same share one file by hard links, so their pages are
@@ -52,7 +52,7 @@ func prepareIn(ctx context.Context, c *bundle.Cutting, member int, cache string,
 		_, err := Read(dir)
 		return err == nil
 	}
-	err := store(cache).Make(name, whole, func(work string) error {
+	err := workdir.Store{Dir: cache}.Make(ctx, name, whole, func(work string) error {
 		return prepareInto(ctx, c, member, work, prepare)
 	})
 	if err != nil {
@@ -84,9 +84,6 @@ func prepareInto(ctx context.Context, c *bundle.Cutting, member int, work string
 
 // finished begins the names of directories of parts.
 const finished = "parts-"
-
-// store has the parts that are prepared below a directory.
-func store(cache string) workdir.Store { return workdir.Store{Dir: cache, Work: ".parts-"} }
 
 // dirOf is the name of the directory of a plan's parts.
 func dirOf(p *cut.Plan, member int) string {

@@ -232,13 +232,10 @@ func readServed(file, content string) (*partition.Served, error) {
 	return s, nil
 }
 
-// plansIn has directories of plans.
-func plansIn(dir string) workdir.Store { return workdir.Store{Dir: dir, Work: ".plans-"} }
-
 // Write writes plans into a directory that appears with all of them. It does nothing if the directory
 // is there.
 func Write(dir string, served []*partition.Served) error {
-	return plansIn(filepath.Dir(dir)).Make(filepath.Base(dir), workdir.Exists, func(work string) error {
+	return workdir.Store{Dir: filepath.Dir(dir)}.Make(context.Background(), filepath.Base(dir), workdir.Exists, func(work string) error {
 		for _, s := range served {
 			text, err := json.MarshalIndent(s, "", "  ")
 			if err != nil {

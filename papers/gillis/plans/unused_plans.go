@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/filelock/workdir"
 	"github.com/faas-infer/faas-infer/papers/gillis/member"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
@@ -84,8 +85,7 @@ func (c *Cutter) use(now time.Time, f *provider.Function, m control.Model) error
 // removeUnused removes the plans that were not used after a time, and what is left of children that
 // were killed while they wrote some.
 func (c *Cutter) removeUnused(after time.Time) (removed []string, err error) {
-	// The names of those that were not finished begin with a dot. They match, too.
-	c.jobs.Idle(func() { removed, err = plansIn(c.dir).RemoveUnused("*", after) })
+	c.jobs.Idle(func() { removed, _, err = workdir.Store{Dir: c.dir}.Collect("*", after, -1) })
 	for _, dir := range removed {
 		c.read.Delete(dir)
 	}
