@@ -263,7 +263,8 @@ type connection struct {
 	// since is the time of the last change to connQuiet or connHead, in ns.
 	since atomic.Int64
 	// idle says that it was idle when it was chosen to be closed.
-	idle bool
+	idle      bool
+	coalescer coalescer
 
 	// mu guards head, the number of bytes of the unfinished head, and charge, which is what they hold: handlers of
 	// HTTP/2 streams begin while the connection is read.
