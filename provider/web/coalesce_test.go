@@ -222,3 +222,46 @@ func TestCoalescedWritesFail(t *testing.T) {
 		t.Errorf("the error is %v", err)
 	}
 }
+
+// readConn has bytes to read and counts the reads.
+type readConn struct {
+	net.Conn
+	content io.Reader
+	reads   int
+}
+
+func (c *readConn) Read(p []byte) (int, error) {
+	c.reads++
+	return c.content.Read(p)
+}
+
+// Frames that have come together are read with one read, and bytes of other protocols not ahead.
+func TestFramesAreReadTogether(t *testing.T) {
+	sent := append(frameOf(1, 4, 1, []byte("head")), frameOf(0, 1, 1, messageOf("content"))...)
+	below := &readConn{content: bytes.NewReader(sent)}
+	c := &connection{Conn: below, bounds: NewConnections(ConnectionOptions{MaxHeads: 1 << 20})}
+	var got []byte
+	for _, n := range []int{frameHead, len("head"), frameHead, len(messageOf("content"))} {
+		part := make([]byte, n)
+		if _, err := io.ReadFull(c, part); err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, part...)
+	}
+	if !bytes.Equal(got, sent) || below.reads != 1 {
+		t.Errorf("%d reads got %q, want %q with one", below.reads, got, sent)
+	}
+	if c.head != int64(len(sent)) {
+		t.Errorf("the head counts %d bytes, want %d", c.head, len(sent))
+	}
+	below = &readConn{content: strings.NewReader("0123456789")}
+	c = &connection{Conn: below, bounds: c.bounds}
+	for _, n := range []int{1, 5, 2} {
+		if _, err := io.ReadFull(c, make([]byte, n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if below.reads != 3 {
+		t.Errorf("%d reads, want 3", below.reads)
+	}
+}
