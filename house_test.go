@@ -41,6 +41,7 @@ var layers = map[string][]string{
 	"command/load":       {"command/report", "model"},
 	"provider":           {"backoff", "scaling", "batching", "coldstart", "variant", "profiler", "cluster", "instance/frame", "instance/duplex", "model", "health"},
 	"provider/children":  {"backoff", "filelock", "postmortem", "gpu", "profiler", "cluster", "instance", "model"},
+	"provider/grpc":      {"instance/tensorjson", "model"},
 	"provider/bundles":   {"backoff", "filelock", "variant", "cluster", "instance", "model"},
 	"scaling":            {"profiler", "cluster"},
 	"scaling/systems":    {"scaling", "batching", "coldstart", "cluster"},

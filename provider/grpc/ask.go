@@ -61,7 +61,7 @@ func (c *call) receive(limit int64) (held web.Body, message []byte, err error) {
 // after [room].
 func (c *call) next(limit int64) (held web.Body, message []byte, err error) {
 	var prefix [prefixLength]byte
-	switch _, err := io.ReadFull(c.r.Body, prefix[:]); {
+	switch _, err := io.ReadFull(c.body, prefix[:]); {
 	case errors.Is(err, io.EOF):
 		return held, nil, io.EOF
 	case err != nil:
@@ -72,7 +72,7 @@ func (c *call) next(limit int64) (held web.Body, message []byte, err error) {
 	if limit = min(limit, bodies.Max); n > limit {
 		return held, nil, web.Refuse(http.StatusRequestEntityTooLarge, "the message has %d bytes, the limit is %d", n, limit)
 	}
-	source := io.LimitReader(c.r.Body, n)
+	source := io.LimitReader(c.body, n)
 	r := *c.r
 	r.ContentLength, r.Body = room+n, io.NopCloser(&roomReader{room, source})
 	switch coding := c.r.Header.Get("Grpc-Encoding"); {

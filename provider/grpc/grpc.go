@@ -8,6 +8,7 @@
 package grpc
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"net/http"
@@ -50,6 +51,9 @@ func IsCall(r *http.Request) bool {
 	return ok && (rest == "" || rest[0] == '+' || rest[0] == ';')
 }
 
+// readAhead is the size in bytes of the buffer in front of a call's body.
+const readAhead = 1 << 10
+
 // method answers one call. Its error becomes the call's status.
 type method func(c *call) error
 
@@ -81,6 +85,8 @@ type call struct {
 	w      http.ResponseWriter
 	// r is the call's request. Its context has the call's deadline.
 	r *http.Request
+	// body is r's body with a buffer: each read of a body costs a message to the goroutine of its connection.
+	body *bufio.Reader
 	// given are the headers of requests to the provider's routes: the call's metadata.
 	given http.Header
 }
@@ -96,7 +102,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		defer cancel()
 		r = r.WithContext(ctx)
 	}
-	c := &call{server: s, w: w, r: r, given: metadataOf(r.Header)}
+	c := &call{server: s, w: w, r: r, body: bufio.NewReaderSize(r.Body, readAhead), given: metadataOf(r.Header)}
 	serve, ok := methods[r.URL.Path]
 	switch {
 	case err != nil:

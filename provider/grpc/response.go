@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/faas-infer/faas-infer/instance/tensorjson"
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
@@ -18,17 +20,117 @@ const lengthHeader = "Inference-Header-Content-Length"
 
 // answerHead is the JSON part of an inference answer.
 type answerHead struct {
-	Model      string                     `json:"model_name"`
-	Version    string                     `json:"model_version"`
-	ID         string                     `json:"id"`
-	Parameters map[string]json.RawMessage `json:"parameters"`
-	Outputs    []struct {
-		Name       string                     `json:"name"`
-		Datatype   string                     `json:"datatype"`
-		Shape      []int64                    `json:"shape"`
-		Parameters map[string]json.RawMessage `json:"parameters"`
-		Data       json.RawMessage            `json:"data"`
-	} `json:"outputs"`
+	Model, Version, ID string
+	Parameters         map[string]json.RawMessage
+	Outputs            []answerOutput
+}
+
+// answerOutput is an output in the JSON part. Data is nil if it follows in binary form.
+type answerOutput struct {
+	Name, Datatype string
+	Shape          []int64
+	Parameters     map[string]json.RawMessage
+	Data           json.RawMessage
+}
+
+// parse reads the JSON part of an answer. encoding/json took an eighth of the processor time of a call.
+func (a *answerHead) parse(text []byte) error {
+	r := tensorjson.NewReader(text)
+	err := r.Object(func(key string) (err error) {
+		switch key {
+		case "model_name":
+			a.Model, err = readString(r)
+		case "model_version":
+			a.Version, err = readString(r)
+		case "id":
+			a.ID, err = readString(r)
+		case "parameters":
+			a.Parameters, err = readParameters(r)
+		case "outputs":
+			err = readList(r, func() error {
+				a.Outputs = append(a.Outputs, answerOutput{})
+				return a.Outputs[len(a.Outputs)-1].parse(r)
+			})
+		default:
+			err = r.Skip()
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return r.End()
+}
+
+func (o *answerOutput) parse(r *tensorjson.Reader) error {
+	return r.Object(func(key string) (err error) {
+		switch key {
+		case "name":
+			o.Name, err = readString(r)
+		case "datatype":
+			o.Datatype, err = readString(r)
+		case "shape":
+			err = readList(r, func() error {
+				text, err := r.Raw()
+				if err != nil {
+					return err
+				}
+				n, err := strconv.ParseInt(string(text), 10, 64)
+				o.Shape = append(o.Shape, n)
+				return err
+			})
+		case "parameters":
+			o.Parameters, err = readParameters(r)
+		case "data":
+			o.Data, err = r.Raw()
+		default:
+			err = r.Skip()
+		}
+		return err
+	})
+}
+
+// readString reads a string; null stands for an empty one.
+func readString(r *tensorjson.Reader) (s string, err error) {
+	text, err := r.Raw()
+	if err != nil {
+		return "", err
+	}
+	if plain := bytes.Trim(text, `"`); len(plain) == len(text)-2 && isPlainText(plain) {
+		return string(plain), nil
+	}
+	return s, json.Unmarshal(text, &s)
+}
+
+// isPlainText reports whether the text of a JSON string is the string.
+func isPlainText(text []byte) bool {
+	for _, b := range text {
+		if b >= utf8.RuneSelf || b == '\\' {
+			return false
+		}
+	}
+	return true
+}
+
+// readList reads a list; null stands for an empty one.
+func readList(r *tensorjson.Reader, element func() error) error {
+	if r.Peek() == 'n' {
+		return r.Skip()
+	}
+	return r.Array(element)
+}
+
+// readParameters reads an object; null stands for an empty one.
+func readParameters(r *tensorjson.Reader) (map[string]json.RawMessage, error) {
+	if r.Peek() == 'n' {
+		return nil, r.Skip()
+	}
+	all := map[string]json.RawMessage{}
+	err := r.Object(func(key string) (err error) {
+		all[key], err = r.Raw()
+		return err
+	})
+	return all, err
 }
 
 // response is a ModelInferResponse: head, and raw tensors after it, which alias the answer.
@@ -66,7 +168,7 @@ func parseResponse(a *answer, body []byte, typed, final bool) (*response, error)
 		}
 	}
 	var head answerHead
-	if err := json.Unmarshal(text, &head); err != nil {
+	if err := head.parse(text); err != nil {
 		return nil, &status{code: internal, text: fmt.Sprintf("the function's answer is not one of the Open Inference Protocol: %v", err)}
 	}
 	raw, err := head.tensors(body, a.keep)

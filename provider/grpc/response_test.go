@@ -1,7 +1,9 @@
 package grpc
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -43,5 +45,32 @@ func TestAnswersTakeWhatTheyCount(t *testing.T) {
 	}
 	if held := bodies.Held(); held != 0 {
 		t.Errorf("%d bytes are held after it", held)
+	}
+}
+
+// The JSON part of an answer is read as encoding/json reads it, with null for what is absent.
+func TestAnswersAreRead(t *testing.T) {
+	raw := func(text string) json.RawMessage { return json.RawMessage(text) }
+	for text, want := range map[string]answerHead{
+		`{"model_name":"m","model_version":"1","id":"\u00e9\"é\\","outputs":[{"name":"","datatype":"FP32","shape":[-1,2],"data":[[1, 2]]},{}]}`: {
+			Model: "m", Version: "1", ID: `é"é\`,
+			Outputs: []answerOutput{{Datatype: "FP32", Shape: []int64{-1, 2}, Data: raw("[[1, 2]]")}, {}},
+		},
+		` { "other" : [{"outputs":[{}]}], "parameters":{"a\t":true}, "outputs":[{"shape":null,"parameters":{"binary_data_size":8 , "p":"q"}}]} `: {
+			Parameters: map[string]json.RawMessage{"a\t": raw("true")},
+			Outputs:    []answerOutput{{Parameters: map[string]json.RawMessage{"binary_data_size": raw("8"), "p": raw(`"q"`)}}},
+		},
+		`{"model_name":null,"id":null,"parameters":null,"outputs":null}`: {},
+	} {
+		var got answerHead
+		if err := got.parse([]byte(text)); err != nil || fmt.Sprintf("%+q", got) != fmt.Sprintf("%+q", want) {
+			t.Errorf("%s is read as %+v, %v, want %+v", text, got, err, want)
+		}
+	}
+	for _, text := range []string{``, `[]`, `{} {}`, `{"id":1}`, `{"id":"}`, `{"id":"\x"}`, `{"parameters":[]}`, `{"outputs":[1]}`,
+		`{"outputs":[{"shape":[1.5]}]}`, `{"outputs":[{"data":[1,]}]}`, `{"other":nul}`} {
+		if got := new(answerHead); got.parse([]byte(text)) == nil {
+			t.Errorf("%s is read as %+v", text, got)
+		}
 	}
 }

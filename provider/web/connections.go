@@ -1,6 +1,7 @@
 package web
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"errors"
@@ -264,6 +265,9 @@ type connection struct {
 	since atomic.Int64
 	// idle says that it was idle when it was chosen to be closed.
 	idle bool
+	// frames reads frames of HTTP/2, nil until the first; coalescer writes them.
+	frames    *bufio.Reader
+	coalescer coalescer
 
 	// mu guards head, the number of bytes of the unfinished head, and charge, which is what they hold: handlers of
 	// HTTP/2 streams begin while the connection is read.
@@ -274,7 +278,7 @@ type connection struct {
 
 // Read implements net.Conn. It counts the bytes of a head.
 func (c *connection) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
+	n, err := c.readAhead(p)
 	if n == 0 || c.state.Load() == connBusy {
 		return n, err
 	}
@@ -291,6 +295,19 @@ func (c *connection) Read(p []byte) (int, error) {
 		return 0, errHeads
 	}
 	return n, err
+}
+
+// readAhead reads bytes. net/http reads a frame of HTTP/2 with two system calls, one for its first 9 bytes; with a buffer
+// mostly one is enough for all frames of a request. HTTP/1 and TLS never read so few bytes.
+func (c *connection) readAhead(p []byte) (int, error) {
+	switch {
+	case c.frames != nil:
+	case len(p) == frameHead:
+		c.frames = bufio.NewReaderSize(c.Conn, freeHead)
+	default:
+		return c.Conn.Read(p)
+	}
+	return c.frames.Read(p)
 }
 
 // count counts n more bytes of the head, and charges those beyond freeHead.

@@ -213,3 +213,51 @@ func TestAnswersBeforeTheirRequestsEnd(t *testing.T) {
 		})
 	}
 }
+
+// deadlines counts the deadlines that net/http gets. Each costs a message to the goroutine of the connection.
+type deadlines struct {
+	http.ResponseWriter
+	read []time.Time
+}
+
+func (d *deadlines) SetReadDeadline(t time.Time) error {
+	d.read = append(d.read, t)
+	return nil
+}
+func (d *deadlines) SetWriteDeadline(time.Time) error { return nil }
+
+// Deadlines for reading a stream take effect when they are over, and not before.
+func TestDeadlinesOfStreams(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		below := &deadlines{}
+		s := newStalling(below, nil, time.Hour)
+		set := func(at time.Time) {
+			if err := s.SetReadDeadline(at); err != nil {
+				t.Error(err)
+			}
+		}
+		set(time.Time{})
+		for range 3 {
+			set(time.Now().Add(time.Minute))
+			time.Sleep(time.Minute / 2)
+		}
+		set(time.Time{})
+		time.Sleep(time.Hour)
+		if len(below.read) != 0 {
+			t.Errorf("the stream has got the deadlines %v", below.read)
+		}
+		set(time.Now().Add(time.Minute))
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if set(time.Unix(1, 0)); len(below.read) != 2 || below.read[0].After(time.Now()) {
+			t.Errorf("the stream has got the deadlines %v, want two in the past", below.read)
+		}
+		set(time.Now().Add(time.Minute))
+		s.end()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if err := s.SetReadDeadline(time.Unix(1, 0)); err == nil || len(below.read) != 2 {
+			t.Errorf("a stream that has ended has got the deadlines %v", below.read)
+		}
+	})
+}
