@@ -64,6 +64,9 @@ func (s *Server) deploy(w http.ResponseWriter, r *http.Request) error {
 		s.log.Warn().Err(unread).Str("function", f.Name).Msg("the image's annotations could not be read")
 	}
 	if err := s.replaceFunction(r.Context(), before, f); err != nil {
+		if r.Context().Err() == nil {
+			s.events.log.Add(s.now(), f.Name, decisions.Reject, decisions.Fields{Image: d.Image, Error: web.Conceal(err.Error())})
+		}
 		return err
 	}
 	s.log.Info().Str("function", f.Name).Str("image", d.Image).Uint64("revision", f.Revision).Msg("deployed")

@@ -138,6 +138,7 @@ func (w *world) check(t *testing.T, plan Plan, functions []Function) {
 		}
 	}
 	w.checkParked(t, plan, functions, stopped, free, returned)
+	checkReasons(t, plan, functions)
 	for _, r := range plan.Resize {
 		f := functions[slices.IndexFunc(functions, func(f Function) bool { return f.Name == r.Function })]
 		in := f.Instances[slices.IndexFunc(f.Instances, func(in Running) bool { return in.ID == r.ID })]

@@ -289,7 +289,7 @@ func (p *platform) serve(ctx context.Context, s *provider.Server, c command.Cont
 		}
 	})
 	p.watching.Go(func() {
-		err := p.objects.Watch(ctx, objects.Watching{Target: s, Leading: p.election.Leading, Status: c.Status, Resolved: p.images.resolved, Recount: p.backend.Recount, Defaults: p.images.brought, Problem: func(name string) string {
+		err := p.objects.Watch(ctx, objects.Watching{Target: s, Leading: p.election.Leading, Status: c.Status, Resolved: p.images.resolved, Recount: p.backend.Recount, Defaults: p.images.brought, Decisions: p.base.Decisions, Problem: func(name string) string {
 			d, _ := c.Describe(name)
 			return d.Problem
 		}})

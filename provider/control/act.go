@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -114,6 +115,9 @@ func (c *driver) start(fn *function, s scaling.Start) {
 	// The plan's configs come from the profile, so adopt finds their times.
 	starting := cluster.Instance{InstanceSpec: spec, State: cluster.Starting, StartedAt: time.Now()}
 	if in := c.handovers.adopt(fn, starting); in != nil {
+		if s.Why == scaling.Replacement && slices.ContainsFunc(fn.Sorted(), (*instance).earlier) {
+			s.Why = scaling.NewRevision // For the engine both are the same.
+		}
 		decided(fn, c.now, decisions.Start, about(in, s.Reason))
 		c.keeper.Start(in, s.After)
 	}

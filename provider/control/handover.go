@@ -78,7 +78,7 @@ func (in *instance) answers() bool {
 	if earlierRate(fn) > 0 {
 		return false
 	}
-	takeOver(fn)
+	takeOver(fn, in.peakRate())
 	return true
 }
 
@@ -106,9 +106,14 @@ func earlierRate(fn *function) (sum float64) {
 	return sum
 }
 
-// takeOver makes all instances of the served revision answer, and says so to the dispatcher.
-func takeOver(fn *function) {
+// takeOver makes all instances of the served revision answer, and says so to the dispatcher. Those that are ready
+// serve a rate in requests/s.
+func takeOver(fn *function, rate float64) {
 	fn.handover.over = true
+	answered := func(in *instance) bool { return in.up && in.earlier() }
+	if slices.ContainsFunc(fn.Sorted(), answered) {
+		decided(fn, time.Now(), decisions.Revision, decisions.Fields{Revision: fn.Revision, Carries: rate})
+	}
 	for _, in := range fn.Sorted() {
 		if in.serves() && !in.earlier() {
 			in.Up()
@@ -146,16 +151,13 @@ func (c *handovers) decide(fn *function) {
 	if ready == 0 || !keeper.HandOver(ready, serving, serving) {
 		return
 	}
-	if serving > 0 {
-		decided(fn, time.Now(), decisions.Revision, decisions.Fields{Revision: fn.Revision, Carries: ready})
-	}
 	fn.handover.over = true // Before earlier ones stop, so that none comes back.
 	for _, in := range fn.Sorted() {
 		if in.earlier() && in.up {
 			c.supersede(in)
 		}
 	}
-	takeOver(fn)
+	takeOver(fn, ready)
 }
 
 // supersede makes an instance of an earlier revision answer no more. The leader stops it.

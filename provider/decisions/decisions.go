@@ -43,6 +43,8 @@ const (
 	Update Kind = "update"
 	Delete Kind = "delete"
 	Scale  Kind = "scale"
+	// Reject is a deployment that was refused.
+	Reject Kind = "reject"
 	// Node is a change of the number of nodes that are wanted. It belongs to no function.
 	Node Kind = "node"
 )
@@ -51,7 +53,7 @@ const (
 func Kinds() []Kind {
 	return []Kind{
 		Start, Stop, Resize, Park, Unpark, Pair, Steer, Relieve, Replace, Exit, Unhealthy, Healthy, Revision, Problem, Solved,
-		Deploy, Update, Delete, Scale, Node,
+		Deploy, Update, Delete, Scale, Reject, Node,
 	}
 }
 

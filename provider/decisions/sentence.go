@@ -60,6 +60,8 @@ func Sentence(kind Kind, f Fields) string {
 		text = fmt.Sprintf("Deployed image %s as revision %d", f.Image, f.Revision)
 	case Update:
 		text = fmt.Sprintf("Updated to image %s as revision %d", f.Image, f.Revision)
+	case Reject:
+		text = fmt.Sprintf("Refused to deploy image %s: %s", f.Image, f.Error)
 	case Delete:
 		text = "Removed the function"
 	case Scale:

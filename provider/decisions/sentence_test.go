@@ -68,6 +68,7 @@ func TestSentence(t *testing.T) {
 		{Solved, Fields{Detail: "no node has room", Took: 12.3}, "Solved after 12.3 s: no node has room."},
 		{Deploy, Fields{Image: "mnist", Revision: 1}, "Deployed image mnist as revision 1."},
 		{Update, Fields{Image: "mnist", Revision: 2, Previous: 1}, "Updated to image mnist as revision 2."},
+		{Reject, Fields{Image: "mnist", Error: "there is no bundle"}, "Refused to deploy image mnist: there is no bundle."},
 		{Delete, Fields{}, "Removed the function."},
 		{Scale, Fields{Replicas: &two}, "Set the number of instances to keep to 2."},
 		{Scale, Fields{Program: true, FromInstances: 1, Instances: 3, Why: "40 requests are in progress and 2 wait"}, "Scales from 1 to 3 instances: 40 requests are in progress and 2 wait."},

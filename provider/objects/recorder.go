@@ -1,6 +1,10 @@
 package objects
 
 import (
+	"context"
+	"strings"
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -8,11 +12,14 @@ import (
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	events "k8s.io/client-go/tools/record"
 
+	"github.com/faas-infer/faas-infer/backoff"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
+	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/decisions"
 )
 
-// recorder writes new problems of functions as Kubernetes events, which kubectl describe
-// shows. The library limits their number.
+// recorder writes decisions about functions and their new problems as Kubernetes events, which kubectl describe
+// shows. The library limits their number: 25 for an object at once, then one every five minutes.
 type recorder struct{ events events.EventRecorder }
 
 // Start begins to write events until stop is called.
@@ -23,6 +30,41 @@ func (r *recorder) Start(client kubernetes.Interface) (stop func()) {
 	return func() {
 		watching.Stop()
 		broadcaster.Shutdown()
+	}
+}
+
+// decisionsPause is the least time between two looks at the decisions.
+const decisionsPause = time.Second
+
+// follow writes the decisions about functions as events of their objects, until ctx ends. Those of a time at which this
+// replica does not lead are left out, and so are repeated ones and the problems, which Tell writes.
+func (r *recorder) follow(ctx context.Context, l *decisions.Log, leading func() bool, find func(full string) (*v1alpha1.Function, bool)) {
+	changed := l.Changed()
+	for _, next := l.Since(0, "", "", 1); changed != nil; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		}
+		if !backoff.Wait(ctx, decisionsPause) {
+			return
+		}
+		changed = l.Changed()
+		var found []decisions.Decision
+		found, next = l.Since(next, "", "", 0)
+		for _, d := range found {
+			if told := d.Kind == decisions.Problem || d.Kind == decisions.Solved; told || d.Count > 1 || !leading() {
+				continue
+			}
+			if f, ok := find(provider.FullName(d.Function, d.Namespace)); ok {
+				kind := corev1.EventTypeNormal
+				switch d.Kind {
+				case decisions.Exit, decisions.Unhealthy, decisions.Replace, decisions.Reject:
+					kind = corev1.EventTypeWarning
+				}
+				r.events.Event(f, kind, strings.ToUpper(string(d.Kind[:1]))+string(d.Kind[1:]), d.Text)
+			}
+		}
 	}
 }
 

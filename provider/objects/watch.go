@@ -17,6 +17,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/decisions"
 	"github.com/faas-infer/faas-infer/provider/store"
 )
 
@@ -46,6 +47,8 @@ type Watching struct {
 	// Recount marks one of a model's pods with a text that no pod had before, so that
 	// Kubernetes calculates PodDisruptionBudgets again; nil for functions without pods.
 	Recount func(ctx context.Context, name, mark string) error
+	// Decisions are written as events of the functions while this replica leads; nil for none.
+	Decisions *decisions.Log
 	// Defaults reads the images' annotations for specs that kubectl has changed; nil
 	// for none.
 	Defaults provider.Defaults
@@ -115,6 +118,7 @@ func (s *Objects) Watch(ctx context.Context, o Watching) error {
 		work.Go(func() { w.work(ctx) })
 	}
 	work.Go(func() { w.report(ctx) })
+	work.Go(func() { w.recorder.follow(ctx, w.Decisions, w.Leading, w.Lookup) })
 	<-ctx.Done()
 	w.queue.ShutDown()
 	work.Wait()
