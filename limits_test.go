@@ -19,7 +19,7 @@ import (
 
 // bounding lists the folders whose constants that begin with max must all be in the table of
 // bounds: what clients, functions and other replicas send comes through them.
-var bounding = []string{"provider", "provider/web", "provider/async", "provider/async/queue", "provider/async/stan", "provider/build", "provider/trace",
+var bounding = []string{"provider", "provider/web", "provider/async", "provider/async/queue", "provider/async/stan", "provider/build", "provider/decisions", "provider/trace",
 	"provider/forward", "provider/grpc", "instance/watchdog", "instance/duplex"}
 
 // bound matches the name of a constant that is a bound, limiting the flag of one.

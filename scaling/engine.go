@@ -364,7 +364,7 @@ func (p *pass) first(v *view) {
 	}
 	d := v.wanted(max(v.demand, capacity.SomeLoad))
 	d.Limit = v.Max
-	left, why := p.space().Schedule(d, 1), whyFirst(v)
+	left, why := p.space().Schedule(d, 1), whyStart(v)
 	if left.Reason == placing.NoRoom && p.evict(v, d) {
 		if p.unpark(v, v.wakes); len(v.live) > 0 {
 			return
@@ -413,7 +413,7 @@ func (p *pass) alone(v *view) {
 	if left.Reason != placing.None && p.rearrange(v, left) {
 		return
 	}
-	p.start(v, left.Placed, whyMore(v))
+	p.start(v, left.Placed, whyStart(v))
 	if left.Reason != placing.None {
 		p.unplaced(v, left)
 	}

@@ -134,7 +134,7 @@ func (p *pass) jointly(views []*view) {
 		p.room = trial
 		for k, v := range t.views {
 			widen(p, v, placements[k].Placed)
-			p.start(v, placements[k].Placed, whyMore(v))
+			p.start(v, placements[k].Placed, whyStart(v))
 			if placements[k].Reason != placing.None {
 				p.unplaced(v, placements[k])
 			}

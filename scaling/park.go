@@ -48,7 +48,7 @@ func (v *view) stuck(set []Running) bool {
 // nodes have room. That takes no time; a new instance would have to start.
 func (p *pass) unpark(v *view, wanted func() bool) {
 	for i := 0; i < len(v.parked) && wanted(); {
-		why := whyMore(v)
+		why := whyStart(v)
 		switch {
 		case why != Load || v.residual() > 0:
 		case v.count() < v.floor:

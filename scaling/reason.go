@@ -77,11 +77,13 @@ func (r Reason) ofIdle(now time.Time, in *Running) Reason {
 	return r
 }
 
-// whyFirst is why a function gets a first instance.
-func whyFirst(v *view) Why {
+// whyStart is why a function gets another instance, or a parked one back.
+func whyStart(v *view) Why {
 	switch {
 	case len(v.old) > 0:
-		return whyReplaced(v)
+		return whyReplaced(v.old, v.Revision)
+	case v.count() > 0:
+		return Load
 	case v.Waiting > 0:
 		return Waiting
 	case v.floor > 0:
@@ -91,26 +93,14 @@ func whyFirst(v *view) Why {
 	}
 }
 
-// whyReplaced is why v's instances that are not current are replaced.
-func whyReplaced(v *view) Why {
+// whyReplaced is why instances that are not current are replaced.
+func whyReplaced(old []Running, revision uint64) Why {
 	switch {
-	case slices.ContainsFunc(v.old, func(in Running) bool { return in.Revision == 0 }):
+	case slices.ContainsFunc(old, func(in Running) bool { return in.Revision == 0 }):
 		return Replacement
-	case slices.ContainsFunc(v.old, func(in Running) bool { return in.Revision < v.Revision }):
+	case slices.ContainsFunc(old, func(in Running) bool { return in.Revision < revision }):
 		return NewRevision
 	default:
 		return OtherForm
-	}
-}
-
-// whyMore is why a function gets another instance, or a parked one back.
-func whyMore(v *view) Why {
-	switch {
-	case v.count() == 0:
-		return whyFirst(v)
-	case len(v.old) > 0:
-		return whyReplaced(v)
-	default:
-		return Load
 	}
 }

@@ -159,13 +159,13 @@ func succeed(p *pass, v *view) {
 		if n > 0 && (len(v.old) == 0 || v.capacity() >= total(v.old, v.bounds).Up) {
 			return
 		}
-		rps := max(v.residual(), capacity.SomeLoad)
+		rps, why := max(v.residual(), capacity.SomeLoad), whyStart(v)
 		if !evictAny(p, v, v.wanted(rps), make([][]victim, len(p.space().Places))) {
 			if n == 0 {
 				p.stop(v, v.old[0], Superseded)
 			}
 			return
 		}
-		p.start(v, p.more(v, rps).Placed, whyReplaced(v))
+		p.start(v, p.more(v, rps).Placed, why)
 	}
 }
