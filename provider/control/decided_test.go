@@ -37,7 +37,7 @@ func TestDecisionsAreLogged(t *testing.T) {
 		r.answered("f", "m")
 		has(decisions.Start, "Started an instance ⟨", " on ", "1 request waited, and no instance was ready.")
 		r.allParked("f")
-		has(decisions.Park, "so others can use the CPU: no request for 2 s.")
+		has(decisions.Park, "so others can use its CPU: no request for 2 s.")
 		r.answered("f", "m")
 		has(decisions.Unpark, "1 request waited, and no instance was ready.")
 		r.load("f", 2*time.Millisecond, 10*time.Second)

@@ -1,8 +1,10 @@
 package control
 
 import (
-	"github.com/faas-infer/faas-infer/scaling/capacity"
 	"time"
+
+	"github.com/faas-infer/faas-infer/provider/decisions"
+	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
 
 // learn reads what the function's instances have executed since the last look and, when a
@@ -47,11 +49,26 @@ func (fn *function) replan(a *artefact) {
 			event = fn.log.Warn().Str("why", a.plan.Slow)
 		}
 		event.Msg("the model's times were corrected")
+		decided(fn, time.Now(), decisions.Correct, correctionOf(fn, a))
 		fn.steering.Corrected(slower(before.Candidates, a.candidates, fn.Sorted()))
 	}
 	for _, in := range fn.Sorted() {
 		in.refit()
 	}
+}
+
+// correctionOf returns the fields of the decision to correct an artefact's times: the largest ratio of a config that serves.
+func correctionOf(fn *function, a *artefact) (f decisions.Fields) {
+	for _, in := range fn.Instances {
+		if p := in.pace(); p != nil && in.own() == a && in.There() {
+			ratio, _ := p.times.Ratio(capacity.ShareOf(in.Config)) // 0 if nothing is known.
+			f.Ratio = max(f.Ratio, ratio)
+		}
+	}
+	if a.Name != onlyModel {
+		f.Variant = a.Name
+	}
+	return f
 }
 
 // recordRatios sets the metric of measured by predicted time, for each config that serves. Where

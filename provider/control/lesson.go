@@ -11,6 +11,7 @@ import (
 	"github.com/faas-infer/faas-infer/backoff"
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/decisions"
 	"github.com/faas-infer/faas-infer/provider/latency"
 	"github.com/faas-infer/faas-infer/provider/web"
 )
@@ -135,6 +136,7 @@ func (c preparation) openLesson(file, why string) *lesson {
 			return err
 		}
 		fn.log.Info().Str("shapes", shapes).Msg("a request has taught the sizes of the model's inputs")
+		fn.decisions.Add(time.Now(), fn.Name, decisions.Learn, decisions.Fields{Detail: shapes})
 		c.taught(l)
 		return nil
 	}

@@ -25,6 +25,10 @@ const (
 	Pair Kind = "pair"
 	// Steer changes the level of capacity by the share of missed objectives.
 	Steer Kind = "steer"
+	// Correct is a change of a model's predicted times by those of its executions. Learn is that a request has taught
+	// the sizes of its inputs.
+	Correct Kind = "correct"
+	Learn   Kind = "learn"
 	// Relieve moves an instance, or replaces it, because something else slows it down.
 	Relieve Kind = "relieve"
 	// Replace stops an instance that answers wrongly or not at all, Exit is one that ended by itself.
@@ -52,7 +56,7 @@ const (
 // Kinds lists all kinds.
 func Kinds() []Kind {
 	return []Kind{
-		Start, Stop, Resize, Park, Unpark, Pair, Steer, Relieve, Replace, Exit, Unhealthy, Healthy, Revision, Problem, Solved,
+		Start, Stop, Resize, Park, Unpark, Pair, Steer, Correct, Learn, Relieve, Replace, Exit, Unhealthy, Healthy, Revision, Problem, Solved,
 		Deploy, Update, Delete, Scale, Reject, Node,
 	}
 }
@@ -98,6 +102,8 @@ type Fields struct {
 	Replicas *uint64 `json:"replicas,omitempty"`
 	// Level is the multiple of the load for which there must be room.
 	Level float64 `json:"level,omitempty"`
+	// Ratio is how many times as long as predicted full batches take.
+	Ratio float64 `json:"ratio,omitempty"`
 	// Wanted and Present are numbers of nodes.
 	Wanted  int `json:"nodes_wanted,omitempty"`
 	Present int `json:"nodes_present,omitempty"`

@@ -185,7 +185,7 @@ func (f Fields) constant() Fields {
 	if f.Replicas != nil {
 		f.Instances, f.Replicas = int(*f.Replicas), nil
 	}
-	f.Load, f.Needed, f.Carries, f.Waiting, f.InFlight, f.Idle, f.Took, f.Level, f.Instance = 0, 0, 0, 0, 0, 0, 0, 0, ""
+	f.Load, f.Needed, f.Carries, f.Waiting, f.InFlight, f.Idle, f.Took, f.Level, f.Ratio, f.Instance = 0, 0, 0, 0, 0, 0, 0, 0, 0, ""
 	f.Detail, f.Error = number.ReplaceAllString(f.Detail, "0"), number.ReplaceAllString(f.Error, "0")
 	return f
 }

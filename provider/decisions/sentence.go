@@ -21,19 +21,28 @@ func Sentence(kind Kind, f Fields) string {
 	case Resize:
 		text = resized(f)
 	case Park:
-		text = because("Parked "+instances(f)+", so others can use the CPU", f)
+		text = because("Parked "+instances(f)+", so others can use its "+processors(f), f)
 		if f.Error != "" {
-			text = "Could not park " + instances(f) + ", which keeps its CPU: " + f.Error
+			text = "Could not park " + instances(f) + ", which keeps its " + processors(f) + ": " + f.Error
 		}
 	case Unpark:
-		text = because("Gave CPU back to "+instances(f)+" that was parked", f)
+		text = because("Gave "+processors(f)+" back to "+instances(f)+" that was parked", f)
 		if f.Error != "" {
-			text = "Could not give CPU back to " + instances(f) + " that was parked: " + f.Error
+			text = "Could not give " + processors(f) + " back to " + instances(f) + " that was parked: " + f.Error
 		}
 	case Pair:
 		text = because("Gave "+instances(f)+" to another instance", f)
 	case Steer:
 		text = steered(f)
+	case Correct:
+		if text = "Corrected the predicted times"; f.Variant != "" {
+			text += " of " + f.Variant
+		}
+		if f.Ratio > 0 {
+			text += fmt.Sprintf(", because batches take %.3g times as long as predicted", f.Ratio)
+		}
+	case Learn:
+		text = "Learnt the sizes of the model's inputs from a request: " + f.Detail
 	case Relieve:
 		text = relieved(f)
 	case Replace:
@@ -170,6 +179,14 @@ func instances(f Fields) string {
 		text += " on " + f.Node
 	}
 	return text
+}
+
+// processors says what an instance computes with.
+func processors(f Fields) string {
+	if f.GPU > 0 {
+		return "CPU and GPU"
+	}
+	return "CPU"
 }
 
 // config prints ⟨b, c, g⟩.
