@@ -46,7 +46,7 @@ func newWhyCommand() *cobra.Command {
 		Long: `why shows how many instances of a function are ready, its problem if it has one, and the
 latest decisions about it, the newest last: which instances were started, resized, parked or
 stopped, and why. The provider remembers the latest 200 decisions of a function, and forgets all
-when it restarts. Of several replicas of a provider, each remembers its own.
+when it restarts.
 
 The exit status is 1 if there is no such function. The user and password are those of the
 provider's system routes. Without --password-file, why uses the credentials of "faas-infer up"

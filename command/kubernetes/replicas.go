@@ -29,7 +29,7 @@ func (p *platform) openGroup(opening context.Context) error {
 	}
 	p.group = peer.New(peer.Options{
 		Membership: found, Leading: p.election.Leading, Credentials: p.base.Credentials, Tick: tick,
-		ColdWait: f.ColdWait(), Bodies: p.base.Bodies, InFlight: p.base.InFlight, Secure: p.secure(), Tracer: p.base.Tracer, Logger: p.base.Log,
+		ColdWait: f.ColdWait(), Bodies: p.base.Bodies, InFlight: p.base.InFlight, Secure: p.secure(), Decisions: p.base.Decisions, Tracer: p.base.Tracer, Logger: p.base.Log,
 	})
 	return nil
 }

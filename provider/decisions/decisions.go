@@ -157,4 +157,12 @@ type Decision struct {
 	FirstAt  *Time  `json:"first_at,omitempty"`
 	Replaces uint64 `json:"replaces,omitempty"`
 	Fields   Fields `json:"fields"`
+
+	origin origin
+}
+
+// origin is where an entry comes from: a run of another program and its ID there, zero for the log's own.
+type origin struct {
+	run string
+	id  uint64
 }

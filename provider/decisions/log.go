@@ -3,6 +3,7 @@ package decisions
 import (
 	"container/list"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -30,11 +31,13 @@ type Log struct {
 	all        *list.List
 	byFunction map[string][]*list.Element
 	changed    chan struct{}
+	// merged has the last ID that came of each other log.
+	merged map[string]uint64
 }
 
 // NewLog returns an empty log.
 func NewLog() *Log {
-	return &Log{all: list.New(), byFunction: map[string][]*list.Element{}, changed: make(chan struct{})}
+	return &Log{all: list.New(), byFunction: map[string][]*list.Element{}, changed: make(chan struct{}), merged: map[string]uint64{}}
 }
 
 // Add adds a decision about a function, by full name, or about none. Equal ones of one instant are of one plan:
@@ -55,6 +58,37 @@ func (l *Log) Add(now time.Time, function string, kind Kind, f Fields) {
 	if d.Text = Sentence(kind, d.Fields); d.Count > 1 {
 		d.Text += " (×" + strconv.Itoa(d.Count) + ")"
 	}
+	l.push(function, d)
+}
+
+// Merge adds decisions of another log ([Log.Own]), whose program run identifies.
+func (l *Log) Merge(run string, found []Decision) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, d := range found {
+		if d.ID <= l.merged[run] {
+			continue
+		}
+		l.merged[run] = d.ID
+		function, replaced := fullName(&d), origin{run, d.Replaces}
+		d.origin, d.Replaces = origin{run, d.ID}, 0
+		own := l.byFunction[function]
+		for i := len(own) - 1; i >= 0 && replaced.id > 0; i-- {
+			if was := own[i].Value.(*Decision); was.origin == replaced {
+				d.Replaces = was.ID
+				l.forget(function, i)
+				break
+			}
+		}
+		l.push(function, &d)
+	}
+}
+
+// push adds an entry under the next ID.
+func (l *Log) push(function string, d *Decision) {
 	l.last++
 	d.ID = l.last
 	l.byFunction[function] = append(l.byFunction[function], l.all.PushBack(d))
@@ -114,6 +148,23 @@ func (d *Decision) join(was *Decision) {
 // ones. next is the ID to ask with for those that follow. namespace and function, a name without its namespace, choose,
 // unless they are "". An ID that this log has not given yet is of an earlier run of the provider, and counts as 0.
 func (l *Log) Since(id uint64, namespace, function string, limit int) (found []Decision, next uint64) {
+	full := ""
+	if function != "" && namespace != "" {
+		full = function + "." + namespace
+	}
+	return l.latest(id, full, limit, func(d *Decision) bool {
+		return (namespace == "" || d.Namespace == namespace) && (function == "" || d.Function == function)
+	})
+}
+
+// Own is [Log.Since] for all functions, without what came by [Log.Merge].
+func (l *Log) Own(id uint64, limit int) (found []Decision, next uint64) {
+	return l.latest(id, "", limit, func(d *Decision) bool { return d.origin == origin{} })
+}
+
+// latest returns the latest wanted entries after an ID, oldest first. full is the full name of a function to which
+// all belong, "" if there is none.
+func (l *Log) latest(id uint64, full string, limit int, wanted func(*Decision) bool) (found []Decision, next uint64) {
 	if l == nil {
 		return nil, 0
 	}
@@ -122,23 +173,24 @@ func (l *Log) Since(id uint64, namespace, function string, limit int) (found []D
 	if id > l.last {
 		id = 0
 	}
-	wanted := func(e *list.Element) bool {
-		d := e.Value.(*Decision)
-		if (namespace == "" || d.Namespace == namespace) && (function == "" || d.Function == function) {
+	take := func(d *Decision) (more bool) {
+		if d.ID <= id {
+			return false
+		}
+		if wanted(d) {
 			found = append(found, *d)
 		}
 		return limit <= 0 || len(found) < limit
 	}
-	if own, ok := l.byFunction[function+"."+namespace]; ok && function != "" && namespace != "" {
-		for i := len(own) - 1; i >= 0 && own[i].Value.(*Decision).ID > id && wanted(own[i]); i-- {
+	if full != "" {
+		own := l.byFunction[full]
+		for i := len(own) - 1; i >= 0 && take(own[i].Value.(*Decision)); i-- {
 		}
-	} else if function == "" || namespace == "" {
-		for e := l.all.Back(); e != nil && e.Value.(*Decision).ID > id && wanted(e); e = e.Prev() {
+	} else {
+		for e := l.all.Back(); e != nil && take(e.Value.(*Decision)); e = e.Prev() {
 		}
 	}
-	for i, j := 0, len(found)-1; i < j; i, j = i+1, j-1 {
-		found[i], found[j] = found[j], found[i]
-	}
+	slices.Reverse(found)
 	return found, l.last
 }
 

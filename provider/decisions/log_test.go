@@ -140,3 +140,31 @@ func TestProblems(t *testing.T) {
 		t.Errorf("%s", got)
 	}
 }
+
+// What another log has decided is added once, under IDs of this one, and is none of its own.
+func TestMerge(t *testing.T) {
+	leader, follower := NewLog(), NewLog()
+	follower.Add(start, "g.ns", Deploy, Fields{Image: "g"})
+	next := uint64(0)
+	merge := func() {
+		var own []Decision
+		own, next = leader.Own(next, 100)
+		follower.Merge("leader", own)
+		follower.Merge("leader", own)
+	}
+	for i := range 3 {
+		leader.Add(start.Add(time.Duration(i)*time.Second), "f.ns", Start, Fields{Instances: 1, Node: "n"})
+		merge()
+	}
+	leader.Merge("follower", first(follower.Own(0, 100)))
+	merge()
+	found, _ := follower.Since(0, "", "", 0)
+	if got := strings.Join(texts(found), "; "); got != "1 g: Deployed image g as revision 0.; 4 f: Started an instance on n. (×3)" || found[1].Replaces != 3 {
+		t.Errorf("%s, %+v", got, found)
+	}
+	if found, _ := leader.Since(0, "ns", "g", 0); len(found) != 1 {
+		t.Errorf("the leader knows of g: %q", texts(found))
+	}
+}
+
+func first(found []Decision, _ uint64) []Decision { return found }

@@ -33,8 +33,13 @@ func (r *recorder) Start(client kubernetes.Interface) (stop func()) {
 	}
 }
 
-// decisionsPause is the least time between two looks at the decisions.
-const decisionsPause = time.Second
+const (
+	// decisionsPause is the least time between two looks at the decisions.
+	decisionsPause = time.Second
+	// late is the age from which decisions are not written any more: they come from replicas that this one has not
+	// known before.
+	late = time.Minute
+)
 
 // follow writes the decisions about functions as events of their objects, until ctx ends. Those of a time at which this
 // replica does not lead are left out, and so are repeated ones and the problems, which Tell writes.
@@ -53,7 +58,7 @@ func (r *recorder) follow(ctx context.Context, l *decisions.Log, leading func() 
 		var found []decisions.Decision
 		found, next = l.Since(next, "", "", 0)
 		for _, d := range found {
-			if told := d.Kind == decisions.Problem || d.Kind == decisions.Solved; told || d.Count > 1 || !leading() {
+			if told := d.Kind == decisions.Problem || d.Kind == decisions.Solved; told || d.Count > 1 || time.Since(d.At.Time) > late || !leading() {
 				continue
 			}
 			if f, ok := find(provider.FullName(d.Function, d.Namespace)); ok {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/decisions"
 	"github.com/faas-infer/faas-infer/provider/store"
 )
 
@@ -48,7 +49,15 @@ func (w *watcher) revise(ctx context.Context, key string, f *v1alpha1.Function, 
 	if err != nil {
 		return true
 	}
-	return w.stamp(ctx, f, stamp(revision, hash, w.now(), carried))
+	again = w.stamp(ctx, f, stamp(revision, hash, w.now(), carried))
+	if !again {
+		kind := decisions.Deploy
+		if r.Revision > 0 {
+			kind = decisions.Update
+		}
+		w.Decisions.Add(w.now(), provider.FullName(f.Name, f.Namespace), kind, decisions.Fields{Image: d.Image, Revision: revision, Previous: r.Revision})
+	}
+	return again
 }
 
 // stamp writes a function's annotations. If another client has changed the function

@@ -14,6 +14,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/decisions"
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
@@ -40,6 +41,8 @@ type Options struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Secure makes a connection of Dial's one with TLS; nil for none. It closes it after an error.
 	Secure func(ctx context.Context, conn net.Conn) (net.Conn, error)
+	// Decisions gets the decisions of the others, and these get this replica's; nil for none.
+	Decisions *decisions.Log
 	// Tracer traces the requests that others hand on, nil for none.
 	Tracer interface {
 		Begin(h http.Header, at time.Time) *frame.Trace
@@ -163,7 +166,7 @@ func (g *Group) attached() Local {
 // Run polls the others for their loads and sends them this replica's messages, until ctx ends.
 func (g *Group) Run(ctx context.Context) {
 	var loops sync.WaitGroup
-	for _, loop := range []func(context.Context){g.pollLoads, g.wakeLoop, g.serveLoop} {
+	for _, loop := range []func(context.Context){g.pollLoads, g.wakeLoop, g.serveLoop, func(ctx context.Context) { followDecisions(ctx, g) }} {
 		loops.Go(func() { loop(ctx) })
 	}
 	loops.Wait()

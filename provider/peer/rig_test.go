@@ -19,6 +19,7 @@ import (
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/provider/decisions"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -188,7 +189,7 @@ func several(t testing.TB, n int) (*place, []*one) {
 		o.leads.Store(i == 0)
 		o.Group = New(Options{
 			Membership: seat{where, id}, Leading: o.leads.Load, Credentials: &auth.BasicAuthCredentials{User: "admin", Password: "secret"},
-			Tick: 10 * time.Millisecond, ColdWait: time.Minute, Logger: zerolog.Nop(),
+			Tick: 10 * time.Millisecond, ColdWait: time.Minute, Decisions: decisions.NewLog(), Logger: zerolog.Nop(),
 		})
 		o.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if o.strange.Load() {

@@ -30,6 +30,8 @@ const (
 	parkPath   = Prefix + "park"
 	servePath  = Prefix + "serve"
 	ratePath   = Prefix + "rate/"
+
+	decisionsPath = Prefix + "decisions"
 )
 
 // Handler serves the routes below Prefix to other replicas, which must send the
@@ -40,6 +42,7 @@ func (g *Group) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+invokePath+"{name}", g.serveInvoke)
 	mux.HandleFunc("GET "+loadsPath, g.withLocal(g.serveLoads))
+	mux.HandleFunc("GET "+decisionsPath, answerDecisions(g.boot, g.options.Decisions))
 	mux.HandleFunc("POST "+wakePath, g.withLocal(g.serveWake))
 	mux.HandleFunc("POST "+drainPath, g.withLocal(serveDrain))
 	mux.HandleFunc("POST "+parkPath, g.withLocal(servePark))
