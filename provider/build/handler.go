@@ -108,7 +108,7 @@ func (h *Handler) take(ctx context.Context) error {
 func (h *Handler) release() { <-h.slots }
 
 func (h *Handler) tooLarge() error {
-	return refuse(http.StatusRequestEntityTooLarge, "the context is larger than %d MiB, the builder's limit; leave out what the function does not need, or start the provider with a higher --max-build", h.options.MaxBytes>>20)
+	return refuse(http.StatusRequestEntityTooLarge, "the body is larger than %d MiB, the builder's limit; leave out what the function does not need, or start the provider with a higher --max-build", h.options.MaxBytes>>20)
 }
 
 // room refuses a build that needs more bytes than the disk has free.

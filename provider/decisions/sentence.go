@@ -239,9 +239,9 @@ func scaled(f Fields) string {
 	case f.Replicas != nil:
 		return "Set the number of instances to keep to " + strconv.FormatUint(*f.Replicas, 10)
 	case f.Instances > f.FromInstances:
-		return because(fmt.Sprintf("Scales from %d to %d instances", f.FromInstances, f.Instances), f)
+		return because(fmt.Sprintf("Scaled from %d to %d instances", f.FromInstances, f.Instances), f)
 	}
-	return because(fmt.Sprintf("Scales down from %d to %d instances", f.FromInstances, f.Instances), f)
+	return because(fmt.Sprintf("Scaled down from %d to %d instances", f.FromInstances, f.Instances), f)
 }
 
 // are begins a sentence about a number of things.

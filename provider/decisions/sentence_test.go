@@ -73,8 +73,8 @@ func TestSentence(t *testing.T) {
 		{Reject, Fields{Image: "mnist", Error: "there is no bundle"}, "Refused to deploy image mnist: there is no bundle."},
 		{Delete, Fields{}, "Removed the function."},
 		{Scale, Fields{Replicas: &two}, "Set the number of instances to keep to 2."},
-		{Scale, Fields{Program: true, FromInstances: 1, Instances: 3, Why: "40 requests are in progress and 2 wait"}, "Scales from 1 to 3 instances: 40 requests are in progress and 2 wait."},
-		{Scale, Fields{Program: true, FromInstances: 1, Why: string(scaling.Idle)}, "Scales down from 1 to 0 instances: the function has no requests."},
+		{Scale, Fields{Program: true, FromInstances: 1, Instances: 3, Why: "40 requests are in progress and 2 wait"}, "Scaled from 1 to 3 instances: 40 requests are in progress and 2 wait."},
+		{Scale, Fields{Program: true, FromInstances: 1, Why: string(scaling.Idle)}, "Scaled down from 1 to 0 instances: the function has no requests."},
 		{Node, Fields{Wanted: 3, Present: 2, Why: "2 functions have no room"}, "3 nodes are wanted, 2 there: 2 functions have no room."},
 	} {
 		if got := Sentence(c.kind, c.f); got != c.want {
