@@ -20,8 +20,8 @@ import (
 	"github.com/faas-infer/faas-infer/provider/decisions"
 )
 
-// whyPeriod is the time between two looks of "why --follow".
-const whyPeriod = time.Second
+// whyPeriod is the time between two looks of "why --follow". Tests shorten it.
+var whyPeriod = time.Second
 
 // whyCommand shows a function's state and its latest decisions.
 type whyCommand struct {
@@ -70,7 +70,7 @@ for a provider on this machine.`,
 		},
 	}
 	y.register(c.Flags())
-	c.Flags().BoolVarP(&y.follow, "follow", "f", false, "go on and print each new decision; with JSON, one in a line")
+	c.Flags().BoolVarP(&y.follow, "follow", "f", false, "go on and print each new decision, also while the provider restarts; with JSON, one in a line")
 	c.Flags().IntVar(&y.limit, "limit", 20, "how many decisions, at most 1000")
 	c.Flags().StringVarP(&y.output, "output", "o", "table", "table or json")
 	return c
@@ -94,11 +94,13 @@ func (y *whyCommand) run(ctx context.Context, out io.Writer, name string) error 
 		case <-time.After(whyPeriod):
 		}
 		next := provider.Events{}
-		if err := y.events(ctx, name, answer.Next, 1000, &next); err != nil {
-			if ctx.Err() != nil {
-				return nil
-			}
+		var refused *refusedError
+		err := y.events(ctx, name, answer.Next, 1000, &next)
+		switch {
+		case errors.As(err, &refused):
 			return err
+		case err != nil:
+			continue // The provider restarts, or the user has stopped this.
 		}
 		answer.Next = next.Next
 		for _, d := range next.Events {

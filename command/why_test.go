@@ -8,9 +8,12 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestWhyCommand(t *testing.T) {
+	defer func(period time.Duration) { whyPeriod = period }(whyPeriod)
+	whyPeriod = time.Millisecond
 	looks := 0
 	ctx, cancel := context.WithCancel(t.Context())
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -2,6 +2,7 @@ package objects
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,7 +16,9 @@ import (
 // The leader writes each decision about a function that is there as an event, once.
 func TestDecisionsAreEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, leading, fake := decisions.NewLog(), true, events.NewFakeRecorder(100)
+		l, fake := decisions.NewLog(), events.NewFakeRecorder(100)
+		var leading atomic.Bool
+		leading.Store(true)
 		add := func(function string, kind decisions.Kind, f decisions.Fields) {
 			l.Add(time.Now(), function, kind, f)
 			time.Sleep(2 * decisionsPause)
@@ -26,7 +29,7 @@ func TestDecisionsAreEvents(t *testing.T) {
 		go func() {
 			defer close(done)
 			r := recorder{fake}
-			r.follow(ctx, l, func() bool { return leading }, func(full string) (*v1alpha1.Function, bool) {
+			r.follow(ctx, l, leading.Load, func(full string) (*v1alpha1.Function, bool) {
 				return &v1alpha1.Function{}, full == "f.ns"
 			})
 		}()
@@ -37,7 +40,7 @@ func TestDecisionsAreEvents(t *testing.T) {
 		add("f.ns", decisions.Problem, decisions.Fields{Detail: "told by Tell"})
 		add("other.ns", decisions.Start, decisions.Fields{Instances: 1})
 		add("", decisions.Node, decisions.Fields{Wanted: 2})
-		leading = false
+		leading.Store(false)
 		add("f.ns", decisions.Stop, decisions.Fields{Instances: 1})
 		cancel()
 		<-done

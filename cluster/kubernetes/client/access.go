@@ -58,7 +58,7 @@ func Needs() []Need {
 		{Functions, "", "pods", []string{"create", "patch", "delete"}, "instances, and counting them for PodDisruptionBudgets"},
 		{Functions, "", "pods/resize", []string{"patch"}, "resizing and parking instances"},
 		{Functions, "", "pods/log", []string{"get"}, "faas-cli logs"},
-		{Functions, "", "events", []string{"create", "patch"}, "saying why a function is not served"},
+		{Functions, "", "events", []string{"create", "patch"}, "saying what was decided about a function, and why it is not served"},
 		{Functions, "apps", "deployments", []string{"create", "patch", "delete"}, "ordinary functions"},
 		{Functions, "", "services", []string{"get", "create", "patch", "delete"}, "ordinary functions"},
 		{Provider, "", "configmaps", append([]string{"create", "patch", "delete"}, watch...), "what is learned of functions"},
