@@ -49,6 +49,8 @@ type artefact struct {
 	// loading is how long an instance last took to load it, shadowLoading how long a shadow took to
 	// load its part, 0 if unknown.
 	loading, shadowLoading time.Duration
+	// toldRatio is the ratio of its times to the predicted ones in the latest decision about them, 0 if there is none.
+	toldRatio float64
 }
 
 // table lists the corrected times of batches of 1 to batch requests on a share and on the nodes

@@ -78,7 +78,8 @@ func (in *instance) answers() bool {
 	if earlierRate(fn) > 0 {
 		return false
 	}
-	takeOver(fn, in.peakRate())
+	decidedTakeOver(fn, in.peakRate())
+	takeOver(fn)
 	return true
 }
 
@@ -106,14 +107,18 @@ func earlierRate(fn *function) (sum float64) {
 	return sum
 }
 
-// takeOver makes all instances of the served revision answer, and says so to the dispatcher. Those that are ready
-// serve a rate in requests/s.
-func takeOver(fn *function, rate float64) {
-	fn.handover.over = true
+// decidedTakeOver adds the hand-over to the decisions, if an earlier revision has answered until now. Call it before
+// takeOver. The instances of the served revision serve a rate in requests/s.
+func decidedTakeOver(fn *function, rate float64) {
 	answered := func(in *instance) bool { return in.up && in.earlier() }
 	if slices.ContainsFunc(fn.Sorted(), answered) {
 		decided(fn, time.Now(), decisions.Revision, decisions.Fields{Revision: fn.Revision, Carries: rate})
 	}
+}
+
+// takeOver makes all instances of the served revision answer, and says so to the dispatcher.
+func takeOver(fn *function) {
+	fn.handover.over = true
 	for _, in := range fn.Sorted() {
 		if in.serves() && !in.earlier() {
 			in.Up()
@@ -151,13 +156,14 @@ func (c *handovers) decide(fn *function) {
 	if ready == 0 || !keeper.HandOver(ready, serving, serving) {
 		return
 	}
+	decidedTakeOver(fn, ready)
 	fn.handover.over = true // Before earlier ones stop, so that none comes back.
 	for _, in := range fn.Sorted() {
 		if in.earlier() && in.up {
 			c.supersede(in)
 		}
 	}
-	takeOver(fn, ready)
+	takeOver(fn)
 }
 
 // supersede makes an instance of an earlier revision answer no more. The leader stops it.

@@ -1,6 +1,8 @@
 package control
 
 import (
+	"cmp"
+	"math"
 	"time"
 
 	"github.com/faas-infer/faas-infer/provider/decisions"
@@ -52,13 +54,20 @@ func (fn *function) replan(a *artefact) {
 			event = fn.log.Warn().Str("why", a.plan.Slow)
 		}
 		event.Msg("the model's times were corrected")
-		decided(fn, time.Now(), decisions.Correct, correctionOf(fn, a))
+		if f, told := correctionOf(fn, a), cmp.Or(a.toldRatio, 1); f.Ratio > 0 && math.Abs(f.Ratio-told) >= minTold*told {
+			a.toldRatio = f.Ratio
+			decided(fn, time.Now(), decisions.Correct, f)
+		}
 		fn.steering.Corrected(slower(before.Candidates, a.candidates, fn.Sorted()))
 	}
 	for _, in := range fn.Sorted() {
 		in.refit()
 	}
 }
+
+// minTold is the least change of the ratio of an artefact's times to the predicted ones, as a part of it, that is
+// added to the decisions.
+const minTold = 0.1
 
 // correctionOf returns the fields of the decision to correct an artefact's times: the largest ratio of a config that serves.
 func correctionOf(fn *function, a *artefact) (f decisions.Fields) {

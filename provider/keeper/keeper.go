@@ -331,9 +331,9 @@ func (k *Keeper[I]) LostElsewhere(id cluster.InstanceID, why string) {
 func (k *Keeper[I]) discard(in *Kept) {
 	in.Stopping = true
 	k.options.Logger.Warn().Str("function", in.Function).Str("instance", string(in.ID)).AnErr("cause", in.Fault).Msg("lost an instance")
-	why := "it broke off an answer"
+	why := "it broke off an exchange"
 	if in.Fault != nil {
-		why = in.Fault.Error()
+		why += " (" + in.Fault.Error() + ")"
 	}
 	k.happened(in, decisions.Replace, why, "")
 	k.Begin(func() { k.stop(in.ID, lostGrace, in.stuck) })
