@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
@@ -114,14 +113,15 @@ func configs(instances []cluster.Instance) string {
 }
 
 func demoTable(out io.Writer, rows []demoRow) error {
-	t := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(t, "function\toffered/s\tachieved/s\tp50 ms\tp95 ms\tp99 ms\tSLO ms\twithin SLO\tmean batch\tcold starts\tinstances ⟨b,c,g⟩")
+	t := &report.Table{Columns: []report.Column{{Title: "function"}, {Title: "offered/s"}, {Title: "achieved/s"}, {Title: "p50 ms"}, {Title: "p95 ms"}, {Title: "p99 ms"},
+		{Title: "SLO ms"}, {Title: "within SLO"}, {Title: "mean batch"}, {Title: "cold starts"}, {Title: "instances ⟨b,c,g⟩", Long: true}}}
 	for _, r := range rows {
-		fmt.Fprintf(t, "%s\t%.0f\t%.0f\t%.1f\t%.1f\t%.1f\t%.0f\t%.2f %%\t%.2f\t%d\t%s\n", r.Name, r.Offered, r.Achieved,
+		text := fmt.Sprintf("%s\t%.0f\t%.0f\t%.1f\t%.1f\t%.1f\t%.0f\t%.2f %%\t%.2f\t%d\t%s", r.Name, r.Offered, r.Achieved,
 			milliseconds(r.Latency.P50), milliseconds(r.Latency.P95), milliseconds(r.Latency.P99), milliseconds(r.SLO),
 			100*r.WithinSLO, r.meanBatch(), r.coldStarts, r.instances)
+		t.Rows = append(t.Rows, strings.Split(text, "\t"))
 	}
-	if err := t.Flush(); err != nil {
+	if err := t.Write(out, false); err != nil {
 		return err
 	}
 	for _, r := range rows {

@@ -9,11 +9,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"github.com/faas-infer/faas-infer/command/profile"
+	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/model/zoo"
@@ -95,8 +95,7 @@ file, FILE.data, which must stay beside the first.`,
 
 // listZoo prints every model's figures. It makes their graphs, not their weights.
 func listZoo(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(t, "NAME\tSIZE\tTABLE 1\tGFLOPS\tTABLE 1\tDESCRIPTION")
+	t := &report.Table{Columns: []report.Column{{Title: "NAME"}, {Title: "SIZE"}, {Title: "TABLE 1"}, {Title: "GFLOPS"}, {Title: "TABLE 1"}, {Title: "DESCRIPTION", Long: true}}}
 	for _, a := range zoo.All() {
 		m, err := zoo.Make(a.Name, 1)
 		if err != nil {
@@ -109,10 +108,9 @@ func listZoo(w io.Writer) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", a.Name, mebibytes(g.ParameterBytes), dash(a.TableSize),
-			giga(g.FLOPs), dash(tableGFLOPs(a)), a.Description)
+		t.Add(a.Name, mebibytes(g.ParameterBytes), dash(a.TableSize), giga(g.FLOPs), dash(tableGFLOPs(a)), a.Description)
 	}
-	return t.Flush()
+	return t.Write(w, false)
 }
 
 func newModelShowCommand() *cobra.Command {
@@ -179,16 +177,15 @@ func readModel(path string) (*model.Model, error) {
 }
 
 func showGraph(w io.Writer, m *model.Model, g *model.Graph) error {
-	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(t, "OPERATOR\tTYPE\tOUTPUT\tPARAMETERS\tMFLOPS")
+	t := &report.Table{Columns: []report.Column{{Title: "OPERATOR"}, {Title: "TYPE"}, {Title: "OUTPUT"}, {Title: "PARAMETERS"}, {Title: "MFLOPS"}}}
 	for _, op := range g.Operators {
 		var outputs []string
 		for _, o := range op.Outputs {
 			outputs = append(outputs, dimensions(o.Shape))
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%.3f\n", op.Name, op.Type, strings.Join(outputs, " "), op.Parameters, float64(op.FLOPs)/1e6)
+		t.Add(op.Name, op.Type, strings.Join(outputs, " "), op.Parameters, fmt.Sprintf("%.3f", float64(op.FLOPs)/1e6))
 	}
-	if err := t.Flush(); err != nil {
+	if err := t.Write(w, false); err != nil {
 		return err
 	}
 	fmt.Fprintf(w, "\n%s: %d operators at a batch of %d\n", m.Name(), len(g.Operators), g.Batch)

@@ -70,5 +70,6 @@ an objective is an ordinary function: any program, with one answer for each requ
 		newRedirectCommand(),
 	)
 	plug.AddTo(root)
+	withOutput(root)
 	return root
 }

@@ -22,8 +22,8 @@ Instances' logs are in %s
 
   faas-cli login -g %s -u %s --password-stdin < %s
   faas-cli list -g %s
-  curl -s -u "%s:$(cat %s)" %s/system/functions
-`, provider, provider, user, password, filepath.Join(f.state, "local", "logs"), url, user, password, url, user, password, url)
+  bin/faas-infer status --url %s
+`, provider, provider, user, password, filepath.Join(f.state, "local", "logs"), url, user, password, url, provider)
 	if f.stackFile != "" {
 		fmt.Fprintf(out, "  faas-cli deploy -f %s -g %s --read-template=false\n", f.stackFile, url)
 	}

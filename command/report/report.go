@@ -14,7 +14,6 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 )
 
@@ -56,11 +55,11 @@ func (r *Report) JSON(w io.Writer) error {
 // Table writes the report for people.
 func (r *Report) Table(w io.Writer) error {
 	fmt.Fprintf(w, "%s\n%s, commit %s, %s\n", r.Command, r.Machine, r.Commit, r.Date)
-	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	t := &Table{Columns: []Column{{}, {}, {}, {Long: true}}}
 	for _, x := range r.Results {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", x.Name, number(x.Value), x.Unit, x.Note)
+		t.Add(x.Name, number(x.Value), x.Unit, x.Note)
 	}
-	return t.Flush()
+	return t.Write(w, false)
 }
 
 // Print writes the report as JSON or as a table.

@@ -91,7 +91,7 @@ type Column struct {
 	Wide, Right, Long bool
 }
 
-// Table is a table for people. Each row has a text for each column.
+// Table is a table for people. Each row has a text for each column. Without titles it has no line of them.
 type Table struct {
 	Columns []Column
 	Rows    [][]string
@@ -148,6 +148,9 @@ func (t *Table) format(width int, wide bool) string {
 	sizes := shrink(widths(rows), width)
 	var b strings.Builder
 	for i, row := range rows {
+		if i == 0 && strings.Join(row, "") == "" {
+			continue
+		}
 		var line strings.Builder
 		for j, text := range row {
 			text = shortened(text, sizes[j])
