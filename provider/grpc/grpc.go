@@ -5,6 +5,10 @@
 //
 // It reads and writes messages with protowire and has no generated code: raw tensors stay in the buffer
 // that they came in, and every message is read within the limits of a [web.BodyReader].
+//
+// Calls come over net/http's HTTP/2. grpc-go's transport took a third less processor time for a call with the same handler
+// behind it, but it takes in a whole message before a program can know its length, so nothing could refuse the
+// message for lack of memory. golang.org/x/net/http2 took as long as net/http.
 package grpc
 
 import (
