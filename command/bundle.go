@@ -45,6 +45,9 @@ and classic it starts for each request and reads the body from its input.`,
 					return fmt.Errorf("--root is missing, and there is no default: %w", err)
 				}
 				root = filepath.Join(dir, "bundles")
+				if err := os.MkdirAll(root, 0o755); err != nil {
+					return fmt.Errorf("%w; give a directory that this user can write with --root", err)
+				}
 			}
 			write := func() (*bundle.Bundle, error) { return writeBundle(root, image, manifest, args[0], seed) }
 			info, err := os.Stat(args[0])

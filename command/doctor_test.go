@@ -79,3 +79,26 @@ func TestSetupWithoutNetwork(t *testing.T) {
 		t.Errorf("a library that is there: %v %s", err, out)
 	}
 }
+
+// Where the home cannot be written, each command says which directory to give instead.
+func TestUnwritableHome(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	(&fakeProvider{}).serve(t)
+	for _, variable := range []string{"HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME", "OPENFAAS_CONFIG"} {
+		t.Setenv(variable, file)
+	}
+	for call, want := range map[string]string{
+		"up --stack= --listen 127.0.0.1:0": "--state", "provider --listen 127.0.0.1:0": "--state", "bundle mnist --image a:v1": "--root",
+		"login --password-file " + t.TempDir(): "--password-file", "doctor --listen 127.0.0.1:0": "state directory, cache",
+	} {
+		if _, err := execute(t, strings.Fields(call)...); err == nil || !strings.Contains(err.Error(), want) || exitCode(err) != 1 {
+			t.Errorf("%s: %v", call, err)
+		}
+	}
+	if out, err := called(t, "login"); err == nil || !strings.Contains(err.Error(), "OPENFAAS_CONFIG") && !strings.Contains(err.Error(), "file of credentials") {
+		t.Errorf("login: %v\n%s", err, out)
+	}
+}

@@ -175,7 +175,7 @@ func saveLogin(at *url.URL, user, password string) (string, error) {
 		return "", err
 	}
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-		return "", fmt.Errorf("keep the password: %w", err)
+		return "", fmt.Errorf("keep the password: %w; set OPENFAAS_CONFIG to a directory that this user can write", err)
 	}
 	if err := replaceFile(file, text); err != nil {
 		return "", fmt.Errorf("keep the password: %w", err)

@@ -66,7 +66,7 @@ func (f *ProviderFlags) start(ctx context.Context, platform Platform) (_ *runnin
 		return nil, usage(err)
 	}
 	if err := os.MkdirAll(f.bundles, 0o755); err != nil {
-		return nil, fmt.Errorf("--bundles: %w", err)
+		return nil, fmt.Errorf("--bundles: %w; give a directory that this user can write, with --state for all", err)
 	}
 	TuneCollector(collectorLimit(f.maxHeld))
 	s := &runningProvider{flags: f}

@@ -96,7 +96,7 @@ func (f *upFlags) ready() (functions []stackFunction, user, password string, err
 		return nil, "", "", usage(err)
 	}
 	if err := os.MkdirAll(f.bundles, 0o755); err != nil {
-		return nil, "", "", fmt.Errorf("--bundles: %w", err)
+		return nil, "", "", fmt.Errorf("--bundles: %w; give a directory that this user can write, with --state for all", err)
 	}
 	if functions, err = f.functions(); err != nil {
 		return nil, "", "", err

@@ -155,7 +155,7 @@ func Install(file string) (string, error) {
 // writeLibrary copies a library to its path by a rename, after its sum was checked.
 func writeLibrary(library io.Reader, path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
+		return fmt.Errorf("keep the library: %w; set XDG_CACHE_HOME to a directory that this user can write", err)
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), "fetch.*")
 	if err != nil {
