@@ -3,8 +3,6 @@ package command
 import (
 	"context"
 	"crypto/tls"
-	"errors"
-	"fmt"
 	"net"
 	"path/filepath"
 	"slices"
@@ -20,12 +18,6 @@ import (
 	"github.com/faas-infer/faas-infer/instance/mutual"
 )
 
-// acmeFlags say from which authority a provider gets its certificates by ACME (RFC 8555).
-type acmeFlags struct {
-	domains                []string
-	directory, email, http string
-}
-
 // RegisterACME adds the flags of a provider on one machine. Replicas could not answer for each other.
 func (f *ProviderFlags) RegisterACME(flags *pflag.FlagSet) {
 	a := &f.acme
@@ -33,22 +25,6 @@ func (f *ProviderFlags) RegisterACME(flags *pflag.FlagSet) {
 	flags.StringVar(&a.directory, "acme-directory", autocert.DefaultACMEDirectory, "URL of the authority's directory, with --acme-domain")
 	flags.StringVar(&a.email, "acme-email", "", "address to which the authority may write about the certificates, with --acme-domain")
 	flags.StringVar(&a.http, "acme-http", "", "further address, such as :80, that answers the authority's questions over HTTP and redirects other requests to https, with --acme-domain")
-}
-
-// check refuses flags that cannot work. with is --tls.
-func (a *acmeFlags) check(with string) error {
-	switch {
-	case len(a.domains) == 0 && (a.email != "" || a.http != ""):
-		return errors.New("--acme-email and --acme-http are of use only with --acme-domain")
-	case len(a.domains) > 0 && with != "":
-		return errors.New("--tls and --acme-domain: give one of them; both say where the certificate comes from")
-	}
-	for _, name := range a.domains {
-		if notHost(name) || !strings.Contains(strings.Trim(name, "."), ".") || strings.Contains(name, "*") || net.ParseIP(name) != nil {
-			return fmt.Errorf("--acme-domain %q: it must be a name with a dot, such as functions.example.com, without scheme, port and *", name)
-		}
-	}
-	return nil
 }
 
 // certificates are those that an authority issues by ACME. They are kept on the disk, and renewed 30

@@ -4,13 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"strings"
 
-	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 )
 
 // newProviderCommand returns "faas-infer provider".
@@ -55,18 +50,4 @@ func (f *ProviderFlags) Serve(ctx context.Context, platform Platform) error {
 	case err := <-s.served:
 		return errors.Join(fmt.Errorf("HTTP server: %w", err), s.stop(func() {}))
 	}
-}
-
-// logWriter returns standard error, with colours if it is a terminal.
-func logWriter() io.Writer {
-	if term.IsTerminal(int(os.Stderr.Fd())) {
-		return zerolog.ConsoleWriter{Out: os.Stderr, TimeFormat: "15:04:05.000"}
-	}
-	return os.Stderr
-}
-
-// functionName returns a full name without its namespace.
-func functionName(full string) string {
-	name, _, _ := strings.Cut(full, ".")
-	return name
 }

@@ -7,23 +7,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 )
-
-// upFlags are the flags of "up".
-type upFlags struct {
-	ProviderFlags
-	stackFile string
-	// gateway is [ownGateway] or [stockGateway].
-	gateway  string
-	demo     bool
-	rates    []float64
-	duration time.Duration
-	json     bool
-}
 
 // newUpCommand returns "faas-infer up".
 func newUpCommand() *cobra.Command {
@@ -53,17 +39,6 @@ the provider at 127.0.0.1:8081 unless --listen gives another address.`,
 	}
 	f.registerUp(c.Flags())
 	return c
-}
-
-// registerUp adds the flags of "up".
-func (f *upFlags) registerUp(flags *pflag.FlagSet) {
-	f.register(flags)
-	flags.StringVar(&f.stackFile, "stack", "stack.yml", `functions to deploy; "" for none`)
-	flags.StringVar(&f.gateway, "gateway", ownGateway, "who serves OpenFaaS's API: own, the provider, or stock, the OpenFaaS gateway in front of it")
-	flags.BoolVar(&f.demo, "demo", false, "send load, print a table and stop")
-	flags.Float64SliceVar(&f.rates, "rate", []float64{400}, "requests per second of --demo: one rate for all functions, or one for each in order of name")
-	flags.DurationVar(&f.duration, "duration", 20*time.Second, "length of --demo's load")
-	flags.BoolVar(&f.json, "json", false, "print --demo's result as one JSON object")
 }
 
 // functions returns the functions of the stack file.
