@@ -3,8 +3,6 @@ package command
 import (
 	"context"
 	"crypto/tls"
-	"errors"
-	"fmt"
 	"net"
 	"path/filepath"
 	"slices"
@@ -20,34 +18,12 @@ import (
 	"github.com/faas-infer/faas-infer/instance/mutual"
 )
 
-// acmeFlags say from which authority a provider gets its certificates by ACME (RFC 8555).
-type acmeFlags struct {
-	domains                []string
-	directory, email, http string
-}
-
 // register adds the flags of a provider on one machine. Replicas could not answer for each other.
 func (a *acmeFlags) register(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&a.domains, "acme-domain", nil, "names, such as functions.example.com, for which the provider gets certificates by ACME: requests need TLS then, as with --tls. It accepts the authority's terms of service. Port 443 of the name must lead to the provider, or port 80 to it or to --acme-http")
 	flags.StringVar(&a.directory, "acme-directory", autocert.DefaultACMEDirectory, "URL of the authority's directory, with --acme-domain")
 	flags.StringVar(&a.email, "acme-email", "", "address to which the authority may write about the certificates, with --acme-domain")
 	flags.StringVar(&a.http, "acme-http", "", "further address, such as :80, that answers the authority's questions over HTTP and redirects other requests to https, with --acme-domain")
-}
-
-// check refuses flags that cannot work. with is --tls.
-func (a *acmeFlags) check(with string) error {
-	switch {
-	case len(a.domains) == 0 && (a.email != "" || a.http != ""):
-		return errors.New("--acme-email and --acme-http are of use only with --acme-domain")
-	case len(a.domains) > 0 && with != "":
-		return errors.New("--tls and --acme-domain: give one of them; both say where the certificate comes from")
-	}
-	for _, name := range a.domains {
-		if notHost(name) || !strings.Contains(strings.Trim(name, "."), ".") || strings.Contains(name, "*") || net.ParseIP(name) != nil {
-			return fmt.Errorf("--acme-domain %q: it must be a name with a dot, such as functions.example.com, without scheme, port and *", name)
-		}
-	}
-	return nil
 }
 
 // certificates are those that an authority issues by ACME. They are kept on the disk, and renewed 30

@@ -1,14 +1,14 @@
 package command
 
 import (
-	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/faas-infer/faas-infer/cluster/local/cgroup"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/async/queue"
-	"github.com/faas-infer/faas-infer/provider/web"
+	"github.com/faas-infer/faas-infer/provider/shutdown"
 )
 
 const (
@@ -63,19 +63,6 @@ func defaultMaxConnections(descriptors uint64, maxHeld int64) int {
 	return int(min(max(leastConnections, maxHeld/heldPerConnection), most))
 }
 
-// connections returns the bounds on clients' connections.
-func (f *ProviderFlags) connections() *web.Connections {
-	most := f.maxConnections
-	if most == 0 {
-		var limit syscall.Rlimit
-		if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-			limit.Cur = 1024 // The usual one.
-		}
-		most = defaultMaxConnections(limit.Cur, f.maxHeld)
-	}
-	return web.NewConnections(web.ConnectionOptions{Max: most, MaxHeads: f.maxHeld / headsPart, AnswerTimeout: f.answerTimeout})
-}
-
 // collectorLimit returns the memory in bytes above which the garbage collector runs as often as
 // it must.
 func collectorLimit(maxHeld int64) int64 { return maxHeld*3/2 + besideHeld }
@@ -84,3 +71,20 @@ func collectorLimit(maxHeld int64) int64 { return maxHeld*3/2 + besideHeld }
 func queueHeld(maxHeld int64) (ordinary, spare int64) {
 	return min(maxHeld/queuePart, queue.DefaultMaxHeld), min(maxHeld/sparePart, queue.DefaultMaxHeld/4)
 }
+
+// How long the steps of stopping may take, in addition to --drain. hurry replaces
+// stopInstances and closePlatform after the user's second signal. A step that ignores its
+// limit is left behind after [shutdown.Lag]: the process ends, and the next provider finds what
+// this one has left.
+const (
+	giveBack      = 4 * time.Second
+	closeTimeout  = 2 * time.Second
+	stopInstances = 10 * time.Second
+	closePlatform = 4 * time.Second
+	hurry         = 2 * time.Second
+)
+
+// stopping is how much longer than --drain stopping takes at most: giving requests back to
+// the queue, ending the gateway, closing connections, stopping instances and closing the
+// platform. The pods' terminationGracePeriodSeconds must be long enough for both.
+const stopping = giveBack + gatewayPatience + closeTimeout + stopInstances + closePlatform + 3*shutdown.Lag

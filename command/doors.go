@@ -17,26 +17,11 @@ import (
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
-// noAddress is the value of --listen for no address with all routes.
-const noAddress = "off"
-
-// doorFlags are the addresses of a provider beside --listen.
-type doorFlags struct{ data, admin string }
-
 // RegisterDoors adds the flags for addresses that have a part of the routes. "up" has none: its
 // gateway needs all routes at one address.
 func (f *ProviderFlags) RegisterDoors(flags *pflag.FlagSet) {
 	flags.StringVar(&f.doors.data, "listen-data", "", "further address, for functions and health only")
 	flags.StringVar(&f.doors.admin, "listen-admin", "", `further address, for /system, /build, /metrics, /api/v1/query and health only; with it and --listen-data, "--listen off" closes the address that has all routes`)
-}
-
-// door is an address at which a provider serves.
-type door struct {
-	flag, address string
-	// routes chooses from the provider's routes. plain: it has no TLS.
-	routes   func(http.Handler) http.Handler
-	plain    bool
-	listener net.Listener
 }
 
 // openDoors listens at the addresses of the flags.

@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/url"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,10 +16,12 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
+	"golang.org/x/term"
 
 	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/coldstart"
 	"github.com/faas-infer/faas-infer/command/profile"
+	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/gpu/device"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/access"
@@ -287,3 +291,32 @@ func (f *ProviderFlags) BodyTimeout() time.Duration { return f.bodyTimeout }
 
 // ColdWait returns --cold-wait.
 func (f *ProviderFlags) ColdWait() time.Duration { return f.coldWait }
+
+// warmDir returns the directory where warm Python processes listen.
+func (f *ProviderFlags) warmDir() string { return filepath.Join(f.state, "warm") }
+
+// standbyDir returns the directory where processes stand by for GPUs and for shadows.
+func (f *ProviderFlags) standbyDir() string { return filepath.Join(f.state, "standby") }
+
+// system returns the default system with the scheduler of --scheduler, α and β.
+func (f *ProviderFlags) system() (systems.System, error) {
+	system, err := systems.ByName(systems.Default)
+	if err != nil {
+		return systems.System{}, err
+	}
+	if system, err = system.WithScheduler(f.scheduler); err != nil {
+		return systems.System{}, err
+	}
+	return f.infless.apply(system, f.given), nil
+}
+
+// The values of --gpus that name no GPU.
+const allGPUs, noGPUs = "auto", "none"
+
+// logWriter returns standard error, with colours if it is a terminal whose user wants them.
+func logWriter() io.Writer {
+	if term.IsTerminal(int(os.Stderr.Fd())) {
+		return zerolog.ConsoleWriter{Out: os.Stderr, TimeFormat: "15:04:05.000", NoColor: !report.Coloured(os.Stderr)}
+	}
+	return os.Stderr
+}

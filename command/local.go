@@ -109,9 +109,6 @@ func (machine) Open(ctx context.Context, b Base) (p Parts, err error) {
 	return p, nil
 }
 
-// The values of --gpus that name no GPU.
-const allGPUs, noGPUs = "auto", "none"
-
 // gpuOptions reads --gpus.
 func (f *ProviderFlags) gpuOptions() (gpus.Options, error) {
 	o := gpus.Options{Library: nvml.New(), MPS: f.mps}

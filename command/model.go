@@ -2,10 +2,8 @@ package command
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -166,14 +164,6 @@ convert it with "faas-infer model convert" and show the ONNX model.`,
 	c.Flags().StringVar(&signature, "signature", "", "signature of a SavedModel (default serving_default, or the only one)")
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return c
-}
-
-func readModel(path string) (*model.Model, error) {
-	m, err := model.ReadFile(path)
-	if _, known := zoo.Find(path); err != nil && known && errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("there is no file %s; make the model of that name with `faas-infer model make %s`", path, path)
-	}
-	return m, err
 }
 
 func showGraph(w io.Writer, m *model.Model, g *model.Graph) error {

@@ -1,12 +1,16 @@
 package command
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 
 	"github.com/spf13/cobra"
 
 	"github.com/faas-infer/faas-infer/command/profile"
 	"github.com/faas-infer/faas-infer/instance/engines"
+	"github.com/faas-infer/faas-infer/model"
+	"github.com/faas-infer/faas-infer/model/zoo"
 )
 
 // newModelReadCommand returns the child process that reads a deployment's model.
@@ -41,4 +45,12 @@ func newModelReadCommand() *cobra.Command {
 	sizes.Add(c.Flags())
 	trial.Flags(c.Flags())
 	return c
+}
+
+func readModel(path string) (*model.Model, error) {
+	m, err := model.ReadFile(path)
+	if _, known := zoo.Find(path); err != nil && known && errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("there is no file %s; make the model of that name with `faas-infer model make %s`", path, path)
+	}
+	return m, err
 }

@@ -4,16 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"strings"
 
-	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/term"
-
-	"github.com/faas-infer/faas-infer/command/report"
 )
 
 // newProviderCommand returns "faas-infer provider".
@@ -68,18 +61,4 @@ func (f *ProviderFlags) Serve(ctx context.Context, platform Platform) error {
 	case err := <-s.served:
 		return errors.Join(fmt.Errorf("HTTP server: %w", err), s.stop(func() {}))
 	}
-}
-
-// logWriter returns standard error, with colours if it is a terminal whose user wants them.
-func logWriter() io.Writer {
-	if term.IsTerminal(int(os.Stderr.Fd())) {
-		return zerolog.ConsoleWriter{Out: os.Stderr, TimeFormat: "15:04:05.000", NoColor: !report.Coloured(os.Stderr)}
-	}
-	return os.Stderr
-}
-
-// functionName returns a full name without its namespace.
-func functionName(full string) string {
-	name, _, _ := strings.Cut(full, ".")
-	return name
 }

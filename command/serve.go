@@ -5,60 +5,24 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"regexp"
 	"runtime/debug"
+	"syscall"
 	"time"
 
 	"github.com/openfaas/faas-provider/auth"
 	"github.com/openfaas/faas-provider/types"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/rs/zerolog"
 
 	"github.com/faas-infer/faas-infer/command/report"
-	"github.com/faas-infer/faas-infer/instance/mutual"
 	"github.com/faas-infer/faas-infer/provider"
-	"github.com/faas-infer/faas-infer/provider/async"
 	"github.com/faas-infer/faas-infer/provider/decisions"
 	"github.com/faas-infer/faas-infer/provider/metrics"
 	"github.com/faas-infer/faas-infer/provider/shutdown"
-	"github.com/faas-infer/faas-infer/provider/trace"
 	"github.com/faas-infer/faas-infer/provider/web"
 )
-
-// runningProvider is a provider that serves.
-type runningProvider struct {
-	flags    *ProviderFlags
-	log      zerolog.Logger
-	parts    Parts
-	registry *prometheus.Registry
-	provider *provider.Server
-	async    *async.Queue
-	// tracer exports traces and metrics, nil for none.
-	tracer *trace.Tracer
-	// queueClosed: async has been closed, or given up.
-	queueClosed bool
-	// doors are the addresses at which it serves, servers those of the doors.
-	doors   []door
-	servers []*http.Server
-	// bounds bound the doors' connections.
-	bounds *web.Connections
-	// identity is the provider's certificate, nil without --tls. acme gets others, nil without
-	// --acme-domain.
-	identity *mutual.Identity
-	acme     *certificates
-	// restore brings back the stored functions. endRestore ends it early and waits.
-	restore    func(context.Context)
-	endRestore func()
-	stopRun    context.CancelFunc
-	ran        <-chan struct{}
-	served     <-chan error
-	// steps end it; release stops waiting for the user's second signal.
-	steps   shutdown.Steps
-	release func()
-}
 
 // start opens everything on a platform, takes over the instances that an earlier provider
 // left running, and serves.
@@ -193,4 +157,17 @@ func (s *runningProvider) run() {
 	if s.acme != nil {
 		_ = shutdown.Background(s.acme.obtain)
 	}
+}
+
+// connections returns the bounds on clients' connections.
+func (f *ProviderFlags) connections() *web.Connections {
+	most := f.maxConnections
+	if most == 0 {
+		var limit syscall.Rlimit
+		if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+			limit.Cur = 1024 // The usual one.
+		}
+		most = defaultMaxConnections(limit.Cur, f.maxHeld)
+	}
+	return web.NewConnections(web.ConnectionOptions{Max: most, MaxHeads: f.maxHeld / headsPart, AnswerTimeout: f.answerTimeout})
 }

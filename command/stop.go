@@ -9,18 +9,6 @@ import (
 	"github.com/faas-infer/faas-infer/provider/shutdown"
 )
 
-// How long the steps of stopping may take, in addition to --drain. hurry replaces
-// stopInstances and closePlatform after the user's second signal. A step that ignores its
-// limit is left behind after [shutdown.Lag]: the process ends, and the next provider finds what
-// this one has left.
-const (
-	giveBack      = 4 * time.Second
-	closeTimeout  = 2 * time.Second
-	stopInstances = 10 * time.Second
-	closePlatform = 4 * time.Second
-	hurry         = 2 * time.Second
-)
-
 // A provider beside others serves for leaveTime while its clients' connections end with their next
 // answers. Then it closes those that are idle, and serves for settleTime what has arrived on them
 // just before. Both are a part of --drain, and leaveTime at most a quarter of it.
@@ -28,11 +16,6 @@ const (
 	leaveTime  = 3 * time.Second
 	settleTime = 200 * time.Millisecond
 )
-
-// stopping is how much longer than --drain stopping takes at most: giving requests back to
-// the queue, ending the gateway, closing connections, stopping instances and closing the
-// platform. The pods' terminationGracePeriodSeconds must be long enough for both.
-const stopping = giveBack + gatewayPatience + closeTimeout + stopInstances + closePlatform + 3*shutdown.Lag
 
 // stop drains the requests and stops everything: no instance, cgroup or socket remains. It
 // calls drained when no request is in flight any more and before it closes connections. It

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -33,7 +34,6 @@ import (
 	"github.com/faas-infer/faas-infer/provider/processes"
 	"github.com/faas-infer/faas-infer/provider/router"
 	"github.com/faas-infer/faas-infer/provider/store"
-	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
 // builtinBundles writes the built-in bundles. If the directory of bundles is read-only,
@@ -172,12 +172,6 @@ func (f *ProviderFlags) ControlOptions(b Base) (control.Options, error) {
 	}, nil
 }
 
-// warmDir returns the directory where warm Python processes listen.
-func (f *ProviderFlags) warmDir() string { return filepath.Join(f.state, "warm") }
-
-// standbyDir returns the directory where processes stand by for GPUs and for shadows.
-func (f *ProviderFlags) standbyDir() string { return filepath.Join(f.state, "standby") }
-
 // Models returns models that are read and measured in child processes of this program.
 func (f *ProviderFlags) Models() *children.Models { return children.New(f.children()) }
 
@@ -212,18 +206,6 @@ func (f *ProviderFlags) ImportOperators(rows *database.Database) (database.Merge
 
 // OperatorEngines are the engines whose operators' profiles the provider uses, on GPUs and on cores.
 func OperatorEngines() []string { return []string{shares.EngineName(), onnxruntime.Name()} }
-
-// system returns the default system with the scheduler of --scheduler, α and β.
-func (f *ProviderFlags) system() (systems.System, error) {
-	system, err := systems.ByName(systems.Default)
-	if err != nil {
-		return systems.System{}, err
-	}
-	if system, err = system.WithScheduler(f.scheduler); err != nil {
-		return systems.System{}, err
-	}
-	return f.infless.apply(system, f.given), nil
-}
 
 // cold returns the cold-start policy of --cold-start. A --keep-alive of 0 is valid.
 func (f *ProviderFlags) cold() (coldstart.Policy, error) {
@@ -270,4 +252,10 @@ func (f *ProviderFlags) Builds() bool { return f.payloadSecret != "" }
 // validate returns an error if a program with this environment could not start in a bundle's directory.
 func validate(environment map[string]string, dir string) error {
 	return watchdog.Validate(environment, dir, bundle.ProgramPath)
+}
+
+// functionName returns a full name without its namespace.
+func functionName(full string) string {
+	name, _, _ := strings.Cut(full, ".")
+	return name
 }
