@@ -193,7 +193,7 @@ function Deployment({ f }) {
     call(query(`system/function/${encodeURIComponent(f.name)}`, { namespace: f.namespace })).then(setStatus, setFailure);
   }, [f.namespace, f.name, asked]);
   if (!status) return html`<section class="card"><h2>Deployment</h2>${failure ? html`<${Failure} of=${failure} />` : html`<p class="quiet">Loading …</p>`}</section>`;
-  const annotations = Object.entries(status.annotations ?? {}).sort();
+  const annotations = Object.entries({ ...status.labels, ...status.annotations }).filter(([key]) => key !== "faas_function").sort();
   const save = async () => {
     await annotate(f.namespace, f.name, { [edit.key]: edit.value });
     refresh();
@@ -205,8 +205,8 @@ function Deployment({ f }) {
       ${status.limits && html`<dt>Limits</dt><dd>${plain(Object.entries(status.limits).map(([k, v]) => `${k} ${v}`).join(", "))}</dd>`}
       ${status.secrets?.length > 0 && html`<dt>Secrets</dt><dd>${plain(status.secrets.join(", "))}</dd>`}
       <dt>Deployed first</dt><dd>${status.createdAt ? new Date(status.createdAt).toLocaleString("en-GB") : "–"}</dd></dl>
-    <h3>Annotations</h3>
-    ${annotations.length ? html`<div class="scroll" tabindex="0" role="region" aria-label="Annotations"><table><thead><tr><th>Annotation</th><th>Value</th><th><span class="sr">Change</span></th></tr></thead><tbody>${annotations.map(([key, value]) => html`<tr key=${key}><td><code>${plain(key)}</code></td><td>${plain(value)}</td>
+    <h3>Annotations and labels</h3>
+    ${annotations.length ? html`<div class="scroll" tabindex="0" role="region" aria-label="Annotations and labels"><table><thead><tr><th>Key</th><th>Value</th><th><span class="sr">Change</span></th></tr></thead><tbody>${annotations.map(([key, value]) => html`<tr key=${key}><td><code>${plain(key)}</code></td><td>${plain(value)}</td>
       <td>${/^com\.openfaas\.(slo|scale)\./.test(key) && html`<button type="button" class="small" aria-label=${`Change ${key}`} onClick=${() => setEdit({ key, value })}>Change</button>`}</td></tr>`)}</tbody></table></div>` : html`<p class="empty">None.</p>`}
     ${edit && html`<${Confirm} title="Change the deployment" label="Deploy" act=${save} close=${() => setEdit(null)}>
       <label class="field">${plain(edit.key)}<input value=${edit.value} onInput=${(e) => setEdit({ ...edit, value: e.target.value })} /></label>
