@@ -22,6 +22,7 @@ import (
 	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/provider/history"
 	"github.com/faas-infer/faas-infer/provider/latency"
 	"github.com/faas-infer/faas-infer/scaling"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
@@ -237,7 +238,7 @@ func (m checkedModel) print(out io.Writer) error {
 		if c.meets {
 			in, meeting = "yes", meeting+1
 		}
-		fmt.Fprintf(w, "%d\t%dm\t%.2f\t%.0f\t%.3g\t%s\t\n", c.Config.Batch, c.Config.CPU, milliseconds(c.Exec), c.rate, c.cost, in)
+		fmt.Fprintf(w, "%d\t%dm\t%.2f\t%.0f\t%s\t%s\t\n", c.Config.Batch, c.Config.CPU, milliseconds(c.Exec), c.rate, history.Rate(c.cost), in)
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -252,8 +253,8 @@ func (m checkedModel) print(out io.Writer) error {
 
 // met says how many configs meet the objective, and which is the cheapest.
 func (m checkedModel) met(meeting int, best checkedConfig) string {
-	return fmt.Sprintf("An objective of %v can be met by %d of %d configs. The cheapest when busy is a batch of %d on %dm: %.0f requests/s, %.3g core·ms each; an instance takes about %d MiB.",
-		m.slo, meeting, len(m.configs), best.Config.Batch, best.Config.CPU, best.rate, best.cost, m.memory>>20)
+	return fmt.Sprintf("An objective of %v can be met by %d of %d configs. The cheapest when busy is a batch of %d on %dm: %.0f requests/s, %s core·ms each; an instance takes about %d MiB.",
+		m.slo, meeting, len(m.configs), best.Config.Batch, best.Config.CPU, best.rate, history.Rate(best.cost), m.memory>>20)
 }
 
 // report returns the same figures for programs.

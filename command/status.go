@@ -19,6 +19,7 @@ import (
 	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/provider/history"
 )
 
 // functionStats are the figures of a function in the answer to GET /system/stats that status prints.
@@ -206,10 +207,10 @@ func statusTable(rows []statusRow) *report.Table {
 			p99 = fmt.Sprintf("%.1fms", *r.Minute.P99)
 		}
 		if r.Minute.Rate >= 0 {
-			rate = fmt.Sprintf("%.3g/s", r.Minute.Rate)
+			rate = history.Rate(r.Minute.Rate) + "/s"
 		}
 		t.Add(name, r.State, dashed(time.Duration(r.SLOms*float64(time.Millisecond))), inTime, rate, fmt.Sprintf("%d/%d", r.ready, r.planned),
-			r.blocks(), p99, known("%.3g/s", r.Carries), r.revisions(), r.Sentence)
+			r.blocks(), p99, known(r.Carries, history.Rate(r.Carries)+"/s"), r.revisions(), r.Sentence)
 	}
 	return t
 }

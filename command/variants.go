@@ -11,6 +11,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/history"
 )
 
 // newVariantsCommand returns "faas-infer variants".
@@ -66,17 +67,17 @@ func variantsTable(all []provider.Variant) *report.Table {
 		for _, n := range v.Nodes {
 			nodes = append(nodes, fmt.Sprintf("%s: %d %s", n.Node, n.Instances, n.State))
 		}
-		t.Add(v.Name, cmp.Or(v.Model, "-"), known("%.4g%%", v.Accuracy), v.State, cmp.Or(strings.Join(nodes, ", "), "-"), cmp.Or(v.Config, "-"),
-			known("%.3gms", v.LatencyMS), known("%.3g", v.RPS), known("%.3gms", v.LoadMS),
+		t.Add(v.Name, cmp.Or(v.Model, "-"), known(v.Accuracy, fmt.Sprintf("%.4g%%", v.Accuracy)), v.State, cmp.Or(strings.Join(nodes, ", "), "-"), cmp.Or(v.Config, "-"),
+			known(v.LatencyMS, history.Rate(v.LatencyMS)+"ms"), known(v.RPS, history.Rate(v.RPS)), known(v.LoadMS, history.Rate(v.LoadMS)+"ms"),
 			fmt.Sprintf("%dm, %d%% GPU, %d MiB", v.Holds.CPU, v.Holds.GPU, v.Holds.Memory>>20))
 	}
 	return t
 }
 
-// known formats a value, and returns "-" for 0, which stands for an unknown one.
-func known(format string, value float64) string {
+// known returns the text of a value, and "-" for 0, which stands for an unknown one.
+func known(value float64, text string) string {
 	if value == 0 {
 		return "-"
 	}
-	return fmt.Sprintf(format, value)
+	return text
 }

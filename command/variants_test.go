@@ -13,7 +13,7 @@ func TestVariantsCommand(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/system/variants/app":
-			io.WriteString(w, `[{"name":"precise","model":"net","accuracy":80,"state":"interfered","instances":3,"nodes":[{"node":"n1","state":"interfered","instances":1},{"node":"n2","state":"active","instances":2}],"config":"⟨8,1000m,0%⟩","latencyMs":12.5,"rps":200,"loadMs":350,"holds":{"cpuMillicores":3000,"memoryBytes":314572800}},{"name":"slim","state":"inactive","nodes":[],"holds":{}}]`)
+			io.WriteString(w, `[{"name":"precise","model":"net","accuracy":80,"state":"interfered","instances":3,"nodes":[{"node":"n1","state":"interfered","instances":1},{"node":"n2","state":"active","instances":2}],"config":"⟨8,1000m,0%⟩","latencyMs":12.5,"rps":2000,"loadMs":1350,"holds":{"cpuMillicores":3000,"memoryBytes":314572800}},{"name":"slim","state":"inactive","nodes":[],"holds":{}}]`)
 		case "/system/variants/new":
 			io.WriteString(w, `[]`)
 		default:
@@ -22,7 +22,7 @@ func TestVariantsCommand(t *testing.T) {
 	}))
 	defer s.Close()
 	for _, c := range []struct{ args, want, wrong string }{
-		{"app", "precise  net    80%       interfered  n1: 1 interfered, n2: 2 active  ⟨8,1000m,0%⟩  12.5ms   200  350ms  3000m, 0% GPU, 300 MiB", ""},
+		{"app", "precise  net    80%       interfered  n1: 1 interfered, n2: 2 active  ⟨8,1000m,0%⟩  12.5ms   2000  1350ms  3000m, 0% GPU, 300 MiB", ""},
 		{"app", "slim     -      -         inactive    -", ""},
 		{"app --json", `"state":"interfered"`, ""},
 		{"new", "not known yet", ""},

@@ -83,6 +83,7 @@ type statsInstance struct {
 	Variant   string   `json:"variant,omitempty"`
 	State     string   `json:"state,omitempty"`
 	Carries   float64  `json:"carries_per_s,omitempty"`
+	MeanBatch float64  `json:"mean_batch,omitempty"`
 	Predicted float64  `json:"predicted_ms,omitempty"`
 	Seen      *float64 `json:"seen_ms,omitempty"`
 }
@@ -97,10 +98,13 @@ type statsSizes struct {
 	Counts []uint64  `json:"counts"`
 }
 
+// statsPredicted compares the executions of instances with one config with what was predicted for batches of their sizes.
+// MeanBatch is the mean of these. Without executions, it is a full batch.
 type statsPredicted struct {
 	Batch      int      `json:"batch"`
 	CPU        int      `json:"cpu_millicores"`
 	GPU        int      `json:"gpu_pct"`
+	MeanBatch  float64  `json:"mean_batch"`
 	Predicted  float64  `json:"predicted_ms"`
 	Seen       *float64 `json:"seen_ms"`
 	Executions uint64   `json:"executions"`
@@ -324,30 +328,37 @@ func each(all []WatchedInstance) []statsInstance {
 		s := instanceOf(x)
 		s.ID, s.Node, s.Variant, s.State = string(x.ID), x.Node, x.Artefact.Name, x.shown()
 		s.count(s.State)
-		s.Carries, s.Predicted, s.Seen = rounded(x.Carries), inMilliseconds(x.Predicted), seenTime(x.Seen)
+		s.Carries, s.MeanBatch, s.Predicted, s.Seen = rounded(x.Carries), rounded(x.Size), inMilliseconds(x.Predicted), seenTime(x.Seen)
 		out = append(out, s)
 	}
 	return out
 }
 
-// predicted compares what executions took with the prediction, by config. Of several instances it is their mean.
+// predicted compares what executions took with the prediction, by config. Of several instances it is the mean over their
+// executions.
 func predicted(all []WatchedInstance) []statsPredicted {
 	var out []statsPredicted
 	for _, block := range blocks(all) {
 		p := statsPredicted{Batch: block.Batch, CPU: block.CPU, GPU: block.GPU}
-		var sum, seen, n float64
-		for j := range all {
-			x := &all[j]
-			if key := instanceOf(x); key.Batch != p.Batch || key.CPU != p.CPU || key.GPU != p.GPU || x.shown() == instanceStopping {
-				continue
+		var like []*WatchedInstance
+		for i := range all {
+			x := &all[i]
+			if key := instanceOf(x); key.Batch == p.Batch && key.CPU == p.CPU && key.GPU == p.GPU && x.shown() != instanceStopping {
+				like, p.Executions = append(like, x), p.Executions+x.Executions
 			}
-			n, sum = n+1, sum+inMilliseconds(x.Predicted)
-			p.Executions += x.Executions
-			seen += float64(x.Executions) * inMilliseconds(x.Seen)
 		}
-		p.Predicted = rounded(sum / n)
+		var n, size, expected, seen float64
+		for _, x := range like {
+			weight := float64(x.Executions)
+			if p.Executions == 0 {
+				weight = 1
+			}
+			n, size = n+weight, size+weight*x.Size
+			expected, seen = expected+weight*inMilliseconds(x.Predicted), seen+weight*inMilliseconds(x.Seen)
+		}
+		p.MeanBatch, p.Predicted = rounded(size/n), rounded(expected/n)
 		if p.Executions > 0 {
-			p.Seen = known(seen / float64(p.Executions))
+			p.Seen = known(seen / n)
 		}
 		out = append(out, p)
 	}

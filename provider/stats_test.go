@@ -53,7 +53,7 @@ func (c *watching) Plan(_ context.Context, _ string, slo time.Duration, rate flo
 
 // shownInstance is an instance ⟨8, 1000m⟩.
 func shownInstance(id string, state cluster.State) WatchedInstance {
-	in := WatchedInstance{Carries: 100, Predicted: 40 * time.Millisecond, Seen: 44 * time.Millisecond, Executions: 10}
+	in := WatchedInstance{Carries: 100, Predicted: 40 * time.Millisecond, Seen: 44 * time.Millisecond, Size: 3, Executions: 10}
 	in.ID, in.Node, in.State = cluster.InstanceID(id), "node-1", state
 	in.Config = cluster.Config{Batch: 8, Resources: cluster.Resources{CPU: 1000, Memory: 1 << 20}}
 	in.Holds = in.Config.Resources
@@ -156,6 +156,20 @@ func TestStats(t *testing.T) {
 	}
 	if sum != 100 || len(f.Series.At) != len(f.Series.P99) {
 		t.Errorf("series %+v", f.Series)
+	}
+}
+
+// Instances with one config are compared by their executions. One that has executed nothing says nothing.
+func TestPredictedAgainstSeen(t *testing.T) {
+	busy, less, none := shownInstance("a", cluster.Ready), shownInstance("b", cluster.Ready), shownInstance("c", cluster.Ready)
+	busy.Executions, busy.Size, busy.Predicted, busy.Seen = 30, 1, 10*time.Millisecond, 12*time.Millisecond
+	less.Executions, less.Size, less.Predicted, less.Seen = 10, 5, 30*time.Millisecond, 20*time.Millisecond
+	none.Executions, none.Size, none.Seen = 0, 8, 0
+	if got := predicted([]WatchedInstance{busy, less, none}); len(got) != 1 || got[0].MeanBatch != 2 || got[0].Predicted != 15 || *got[0].Seen != 14 || got[0].Executions != 40 {
+		t.Errorf("%+v", got)
+	}
+	if got := predicted([]WatchedInstance{none}); got[0].MeanBatch != 8 || got[0].Predicted != 40 || got[0].Seen != nil {
+		t.Errorf("without executions %+v", got)
 	}
 }
 

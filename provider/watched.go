@@ -47,10 +47,13 @@ type WatchedInstance struct {
 	Holds cluster.Resources
 	// Leaving: it gets no new requests. Parked is that of the instance.
 	Leaving bool
-	// Carries is the highest rate at which it meets the objective, in requests per second. Predicted is the time of
-	// a full batch, and Seen what its Executions took, scaled to a full batch; 0 if they are not known.
-	Carries         float64
-	Predicted, Seen time.Duration
+	// Carries is the highest rate at which it meets the objective, in requests per second.
+	Carries float64
+	// Seen is the mean time that its Executions on its present share took, 0 if there were none. Size is the mean
+	// number of requests in them, and Predicted the mean of what was predicted for each, without margin. Without
+	// executions they are those of a full batch.
+	Seen, Predicted time.Duration
+	Size            float64
 	Executions      uint64
 }
 

@@ -29,7 +29,7 @@ command prints a table, or one object with --json.`,
   faas-infer-lab bench async --messages 10000 --kills 2`,
 		Args: cobra.NoArgs,
 	}
-	c.AddCommand(newDataplaneCommand(), newFrontdoorCommand(), newThroughputCommand(), newColdstartCommand(), newSharingCommand(), newMemoryCommand(), newFunctionsCommand(), newRestartCommand(), newAsyncBenchCommand(), newBatchModelCommand(), newFaultsCommand(), newKeepCommand(), newTakeMemoryCommand(), newFrontCommand(), newSpinCommand(), newPythonBenchCommand(), newPeersCommand(), newAttainmentCommand(), newFleetCommand(), newGPUBenchCommand(), newGPUWorkerCommand(), newGPUServedCommand(), newGPUTrialCommand(), newGPUInstanceCommand(), newVariantsBenchCommand(), newInt8Command(), newInterferenceCommand(), newSeizeCommand(), newSwitchCommand(), newPartitionBenchCommand(), newShadowBenchCommand(), newStrangersCommand())
+	c.AddCommand(newDataplaneCommand(), newFrontdoorCommand(), newThroughputCommand(), newColdstartCommand(), newSharingCommand(), newMemoryCommand(), newFunctionsCommand(), newConsoleCommand(), newRestartCommand(), newAsyncBenchCommand(), newBatchModelCommand(), newFaultsCommand(), newKeepCommand(), newTakeMemoryCommand(), newFrontCommand(), newSpinCommand(), newPythonBenchCommand(), newPeersCommand(), newAttainmentCommand(), newFleetCommand(), newGPUBenchCommand(), newGPUWorkerCommand(), newGPUServedCommand(), newGPUTrialCommand(), newGPUInstanceCommand(), newVariantsBenchCommand(), newInt8Command(), newInterferenceCommand(), newSeizeCommand(), newSwitchCommand(), newPartitionBenchCommand(), newShadowBenchCommand(), newStrangersCommand())
 	return c
 }
 
@@ -201,6 +201,59 @@ of the provider and the instances.`,
 	})
 	c.Flags().IntVar(&each, "each", 100, "how many functions of each kind")
 	return c
+}
+
+func newConsoleCommand() *cobra.Command {
+	b := bench.Console{Functions: 100, History: 1000, Viewers: 1000, Rate: 200, Rest: 30 * time.Second, Each: 10 * time.Second}
+	c := benchCommand(&cobra.Command{
+		Use:   "console",
+		Short: "Measure what the web console and its viewers cost the provider",
+		Long: `console deploys functions and opens the console in a headless Chromium. It measures
+the CPU of the idle provider with and without this viewer, the first contentful paint with
+an empty cache, and the files that all views load. Then it loads a function with and without
+many viewers in turn, of whom half never read. The memory of the history is that of a
+provider in the bench's own process, whose clock runs ahead by an hour.
+
+Results:
+  idle.cpu_pct, idle.alone_pct  of a core, with and without a viewer
+  first_paint_ms, list_ms       until the page shows something, and its functions
+  bundle_kib                    what all views load, compressed as it is sent
+  viewers.lost                  requests without a good answer while many view
+  viewers.p99_ms, viewers.p99_alone_ms, viewers.p99_added_ms
+                                of the requests with and without viewers
+  stats.memory_mib              growth of the live heap by the history
+
+scripts/chromium.sh finds or fetches a Chromium.`,
+		Example: `  faas-infer-lab bench console --json
+  faas-infer-lab bench console --browser "$(scripts/chromium.sh)"`,
+	}, func(ctx context.Context, o rig.Options) (*report.Report, error) {
+		switch {
+		case b.Functions < 1 || b.History < 1 || b.Viewers < 1 || b.Rate <= 0 || b.Rest <= 0 || b.Each <= 0:
+			return nil, errors.New("--functions, --history, --viewers, --rate, --rest and --each must be positive")
+		case b.Browser == "":
+			return nil, errors.New(`there is no Chromium in PATH: give --browser "$(scripts/chromium.sh)"`)
+		}
+		return bench.RunConsole(ctx, o, b)
+	})
+	f := c.Flags()
+	f.StringVar(&b.Browser, "browser", findBrowser(), "the program of a Chromium")
+	f.IntVar(&b.Functions, "functions", b.Functions, "how many functions the provider has")
+	f.IntVar(&b.History, "history", b.History, "how many functions have a history that is measured")
+	f.IntVar(&b.Viewers, "viewers", b.Viewers, "how many streams are open under load")
+	f.Float64Var(&b.Rate, "rate", b.Rate, "load of the function in requests/s")
+	f.DurationVar(&b.Rest, "rest", b.Rest, "how long the idle provider is measured")
+	f.DurationVar(&b.Each, "each", b.Each, "how long the load lasts, per round with and without viewers")
+	return c
+}
+
+// findBrowser returns the path of a Chromium, "" if there is none in PATH.
+func findBrowser() string {
+	for _, name := range []string{"chromium-headless-shell", "chromium", "google-chrome", "google-chrome-stable"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	return ""
 }
 
 func newRestartCommand() *cobra.Command {

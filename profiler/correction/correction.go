@@ -222,6 +222,16 @@ func (c *Correction) Table(maxBatch int, on profiler.Share) []time.Duration {
 	return s.table(min(maxBatch, len(s.predicted)))
 }
 
+// Expected lists the predicted times without margins, with which executions are compared, of batches of 1…maxBatch. It is
+// shorter if the profile ends before. The caller must not change it.
+func (c *Correction) Expected(maxBatch int, on profiler.Share) []time.Duration {
+	if on.CPU < 1 {
+		return nil
+	}
+	predicted := c.share(on).predicted
+	return predicted[:min(max(0, maxBatch), len(predicted))]
+}
+
 // longest is the maximum of a corrected time.
 const longest = time.Hour
 

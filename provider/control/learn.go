@@ -20,8 +20,8 @@ func learn(now time.Time, fn *function, movable func(*instance) bool) {
 	}
 	for _, e := range fn.executed {
 		in, ok := fn.Instances[e.Instance]
-		if ok {
-			in.tally.add(e, in.table)
+		if ok && in.helped == nil && in.sameShare(now) {
+			in.tally.add(e, capacity.ShareOf(in.Config), len(in.table))
 		}
 		if ok && in.helped != nil {
 			in.executedAsPair(now, e)

@@ -4,39 +4,80 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/dispatch"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 	"github.com/faas-infer/faas-infer/scaling/placing"
 )
 
-// tally compares what an instance's executions took with what was predicted for them.
+// tally is what an instance's executions on its present share took, by batch size.
 type tally struct {
-	executions      uint64
-	took, predicted time.Duration
+	share      profiler.Share
+	executions uint64
+	// sizes has the executions of batches of 1, 2, … requests. Old ones count less and less: took, the time of all, is
+	// halved when it exceeds tallied.
+	sizes []sizeTally
+	took  time.Duration
 }
 
-// tallied is the predicted time of which a tally remembers half: it follows what the instance does now.
+type sizeTally struct {
+	executions float64
+	took       time.Duration
+}
+
+// tallied is the time of executions of which a tally remembers half: it follows what the instance does now.
 const tallied = 10 * time.Second
 
-// add counts an execution. table has the predicted times of batches of 1, 2, … requests.
-func (t *tally) add(e dispatch.Executed, table []time.Duration) {
-	if e.Size < 1 || e.Size > len(table) {
+// add counts an execution of at most largest requests on a share.
+func (t *tally) add(e dispatch.Executed, share profiler.Share, largest int) {
+	if e.Size < 1 || e.Size > largest {
 		return
 	}
-	if t.predicted > tallied {
-		t.took, t.predicted = t.took/2, t.predicted/2
+	if t.share != share {
+		*t = tally{share: share}
+	}
+	if e.Size > len(t.sizes) {
+		t.sizes = append(t.sizes, make([]sizeTally, e.Size-len(t.sizes))...)
+	}
+	if t.took > tallied {
+		t.took /= 2
+		for i := range t.sizes {
+			t.sizes[i].executions /= 2
+			t.sizes[i].took /= 2
+		}
 	}
 	t.executions++
-	t.took, t.predicted = t.took+e.Exec, t.predicted+table[e.Size-1]
+	t.took += e.Exec
+	t.sizes[e.Size-1].executions++
+	t.sizes[e.Size-1].took += e.Exec
 }
 
-// seen scales a predicted time by what the executions took, 0 if there were none.
-func (t *tally) seen(predicted time.Duration) time.Duration {
-	if t.predicted == 0 {
-		return 0
+// compare returns the mean batch size of the executions, what they were predicted to take by table and what they took, on
+// average; zeros if there were none. table has the times of batches of 1, 2, … requests.
+func (t *tally) compare(table []time.Duration) (size float64, predicted, seen time.Duration) {
+	var n, requests, expected, took float64
+	for i, x := range t.sizes[:min(len(t.sizes), len(table))] {
+		n += x.executions
+		requests += x.executions * float64(i+1)
+		expected += x.executions * float64(table[i])
+		took += float64(x.took)
 	}
-	return time.Duration(float64(predicted) * float64(t.took) / float64(t.predicted))
+	if n == 0 {
+		return 0, 0, 0
+	}
+	return requests / n, time.Duration(expected / n), time.Duration(took / n)
+}
+
+// expected lists the predicted times of batches of 1, 2, … requests, without the margins that plans add, if these
+// are known.
+func (in *instance) expected() []time.Duration {
+	if p := in.pace(); p != nil {
+		if table := p.times.Expected(in.Config.Batch, capacity.ShareOf(in.Config)); len(table) > 0 {
+			return table
+		}
+	}
+	return in.table
 }
 
 // Watch shows a function as [provider.WatchedController] does.
@@ -78,8 +119,15 @@ func Watch(c *Controller, name string) (provider.Watched, bool) {
 // watched shows an instance.
 func (in *instance) watched() provider.WatchedInstance {
 	x := provider.WatchedInstance{
-		Instance: in.Instance, Holds: in.Holds(), Leaving: in.Retiring, Predicted: in.exec, Seen: in.tally.seen(in.exec),
-		Executions: in.tally.executions, Carries: in.function.rate(capacity.Candidate{Config: in.planned(), Exec: in.exec}),
+		Instance: in.Instance, Holds: in.Holds(), Leaving: in.Retiring, Carries: in.function.rate(capacity.Candidate{Config: in.planned(), Exec: in.exec}),
+	}
+	table := in.expected()
+	if in.tally.share == capacity.ShareOf(in.Config) {
+		x.Size, x.Predicted, x.Seen = in.tally.compare(table)
+		x.Executions = in.tally.executions
+	}
+	if x.Size == 0 && in.batch <= len(table) {
+		x.Size, x.Predicted = float64(in.batch), table[in.batch-1]
 	}
 	x.Config = in.planned()
 	x.Parked = in.Parked && !in.serves()

@@ -6,7 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/dispatch"
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
@@ -29,10 +31,48 @@ func TestWatch(t *testing.T) {
 			t.Errorf("load %g, carries %g, want about 50/s and more", w.Load, w.Carries)
 		}
 		in := w.Instances[0]
+		if in.Size < 1 || in.Seen < in.Predicted*9/10 || in.Seen > in.Predicted*11/10 {
+			t.Errorf("batches of %g took %v, and %v was predicted for them", in.Size, in.Seen, in.Predicted)
+		}
 		if in.Executions < 100 || in.Predicted <= 0 || in.Seen <= 0 || in.Carries <= 0 || in.Holds.CPU != in.Config.CPU || in.Config.Batch < 1 {
 			t.Errorf("%d executions, predicted %v, seen %v, carries %g, holds %v", in.Executions, in.Predicted, in.Seen, in.Carries, in.Holds)
 		}
 	})
+}
+
+// What executions took is compared with the present prediction for batches of their sizes, whatever a full batch takes.
+func TestTally(t *testing.T) {
+	const ms = time.Millisecond
+	one, two := profiler.Share{CPU: 1000}, profiler.Share{CPU: 2000}
+	table := []time.Duration{10 * ms, 12 * ms, 14 * ms, 40 * ms}
+	var x tally
+	if size, predicted, seen := x.compare(table); size != 0 || predicted != 0 || seen != 0 {
+		t.Errorf("without executions: %g, %v, %v", size, predicted, seen)
+	}
+	run := func(size int, took time.Duration, on profiler.Share) {
+		x.add(dispatch.Executed{Size: size, Exec: took}, on, 4)
+	}
+	for range 3 {
+		run(1, 10*ms, one)
+	}
+	run(3, 14*ms, one)
+	run(5, time.Second, one) // The instance has a smaller batch by now.
+	if size, predicted, seen := x.compare(table); size != 1.5 || predicted != 11*ms || seen != 11*ms || x.executions != 4 {
+		t.Errorf("as predicted: batches of %g took %v, %v predicted, %d executions", size, seen, predicted, x.executions)
+	}
+	if _, predicted, seen := x.compare([]time.Duration{5 * ms, 5 * ms, 7 * ms}); predicted != 5500*time.Microsecond || seen != 11*ms {
+		t.Errorf("with another prediction: %v took %v", predicted, seen)
+	}
+	for range 10_000 {
+		run(4, 80*ms, one)
+	}
+	if size, predicted, seen := x.compare(table); size < 3.9 || predicted < 39*ms || seen < 79*ms {
+		t.Errorf("of late: batches of %g took %v, %v predicted", size, seen, predicted)
+	}
+	run(1, 5*ms, two)
+	if size, _, seen := x.compare(table); size != 1 || seen != 5*ms || x.executions != 1 {
+		t.Errorf("on another share: batches of %g took %v, %d executions", size, seen, x.executions)
+	}
 }
 
 // A model that has become too slow for its objective says which one it can keep.

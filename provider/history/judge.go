@@ -174,7 +174,7 @@ func (s *Situation) cause() string {
 	case s.Instances > s.Ready+s.Parked:
 		return join("load "+Rate(s.Load)+"/s", s.starting())
 	case s.Slower >= 1.2:
-		return fmt.Sprintf("executions take %.2g times as long as predicted", s.Slower)
+		return fmt.Sprintf("executions take %s times as long as predicted", Rate(math.Round(s.Slower*10)/10))
 	case s.Problem != "":
 		return sentence(s.Problem)
 	case s.Load > 0 && s.Carries > 0:
@@ -247,7 +247,7 @@ func Milliseconds(d time.Duration) string {
 	return fmt.Sprintf("%.4g ms", float64(d)/float64(time.Millisecond))
 }
 
-// Rate is a rate without digits that say nothing.
+// Rate is a rate, or another figure of at least 0, without digits that say nothing.
 func Rate(perSecond float64) string {
 	if perSecond >= 100 {
 		return fmt.Sprintf("%.0f", perSecond)

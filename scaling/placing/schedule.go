@@ -65,13 +65,21 @@ func (p Placement) Explain(slo time.Duration) string {
 	case p.Reason == NoNode:
 		return "there is no node on which the function may run"
 	case p.Reason == NoRoom && p.Lack.Of > 0:
-		return fmt.Sprintf("%v; %.3g requests/s more need one", p.Lack, p.Residual)
+		return fmt.Sprintf("%v; %s requests/s more need one", p.Lack, p.residual())
 	case p.Reason == NoRoom:
-		return fmt.Sprintf("no node has room for %.3g requests/s more", p.Residual)
+		return fmt.Sprintf("no node has room for %s requests/s more", p.residual())
 	case p.Reason == AtLimit:
-		return fmt.Sprintf("the maximum number of instances cannot take %.3g more requests/s", p.Residual)
+		return fmt.Sprintf("the maximum number of instances cannot take %s more requests/s", p.residual())
 	}
 	return "everything is placed"
+}
+
+// residual is the load without room, without digits that say nothing.
+func (p Placement) residual() string {
+	if p.Residual >= 100 {
+		return fmt.Sprintf("%.0f", p.Residual)
+	}
+	return fmt.Sprintf("%.3g", p.Residual)
 }
 
 // Schedule is Algorithm 1. It places instances for d's load on the nodes, one by one, each with

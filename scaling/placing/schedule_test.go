@@ -171,6 +171,10 @@ func TestExplain(t *testing.T) {
 	if got := Schedule(d, nodes, capacity.Greedy()).Explain(d.SLO); !strings.Contains(got, "no node has room for 10 requests/s more") {
 		t.Errorf("got %q", got)
 	}
+	d.RPS = 1650.4
+	if got := Schedule(d, nodes, capacity.Greedy()).Explain(d.SLO); !strings.Contains(got, "no node has room for 1650 requests/s more") {
+		t.Errorf("got %q", got)
+	}
 	d.Configs = nil
 	if got := Schedule(d, nodes, capacity.Greedy()).Explain(d.SLO); got != "there is no config to choose from" {
 		t.Errorf("got %q", got)

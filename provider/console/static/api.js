@@ -100,9 +100,13 @@ export async function deploymentOf(namespace, name) {
   return { ...rest, service, labels };
 }
 
-/** Changes annotations of a function, and nothing else. */
+/** Changes annotations of a function, and nothing else. Some may be labels, and are changed there. */
 export async function annotate(namespace, name, annotations) {
   const deployment = await deploymentOf(namespace, name);
-  deployment.annotations = { ...deployment.annotations, ...annotations };
+  for (const [key, value] of Object.entries(annotations)) {
+    const { labels } = deployment, both = key in labels && key in (deployment.annotations ?? {});
+    if (key in labels) labels[key] = value;
+    if (both || !(key in labels)) deployment.annotations = { ...deployment.annotations, [key]: value };
+  }
   await call("system/functions", { method: "PUT", json: deployment });
 }

@@ -93,7 +93,7 @@ function Overview({ f, span, choose }) {
     </div>
     <section class="card"><h2>Instances</h2><${Instances} f=${f} /></section>
     ${f.predicted?.length > 0 && html`<section class="card"><h2>Predicted against seen</h2>
-      <p class="quiet">How long one execution takes: as it was predicted before, and as it was measured. The plan uses the prediction, corrected by what was seen.</p>
+      <p class="quiet">How long executions take on average: as it was predicted for batches of their sizes, and as it was measured. The plan uses the prediction, corrected by what was seen, with a margin.</p>
       <${Predicted} rows=${f.predicted} /></section>`}
     <section class="card"><div class="card-head"><h2>Latest decisions</h2><a href=${functionLink(f.namespace, f.name, "decisions")}>All of the last hour</a></div>
       <${Latest} namespace=${f.namespace} name=${f.name} /></section>`;
@@ -144,9 +144,9 @@ const Instances = memo(({ f }) => {
 const Predicted = memo(({ rows }) => {
   const top = Math.max(...rows.flatMap((r) => [r.predicted_ms ?? 0, r.seen_ms ?? 0]), 1e-9);
   const at = (v) => ({ left: `${(v / top) * 100}%` });
-  return html`<div class="scroll" tabindex="0" role="region" aria-label="Predicted against seen"><table class="tight"><thead><tr><th>Config</th><th class="n">Predicted</th><th class="n">Seen</th><th class="wide">
+  return html`<div class="scroll" tabindex="0" role="region" aria-label="Predicted against seen"><table class="tight"><thead><tr><th>Config</th><th class="n">Mean batch</th><th class="n">Predicted</th><th class="n">Seen</th><th class="wide">
       <span class="dot predicted" aria-hidden="true"></span> predicted <span class="dot seen" aria-hidden="true"></span> seen</th><th class="n">Difference</th><th class="n">Executions</th></tr></thead>
-    <tbody>${rows.map((r) => html`<tr key=${config(r)}><td>${config(r)}</td><td class="n">${ms(r.predicted_ms)}</td><td class="n">${r.seen_ms ? ms(r.seen_ms) : "–"}</td>
+    <tbody>${rows.map((r) => html`<tr key=${config(r)}><td>${config(r)}</td><td class="n">${r.mean_batch ? r.mean_batch.toFixed(1) : "–"}</td><td class="n">${ms(r.predicted_ms)}</td><td class="n">${r.seen_ms ? ms(r.seen_ms) : "–"}</td>
       <td class="wide"><span class="dumbbell" aria-hidden="true">${r.seen_ms > 0 && html`<i class="span" style=${{ left: `${(Math.min(r.seen_ms, r.predicted_ms) / top) * 100}%`, width: `${(Math.abs(r.seen_ms - r.predicted_ms) / top) * 100}%` }}></i>
         <i class="dot seen" style=${at(r.seen_ms)}></i>`}<i class="dot predicted" style=${at(r.predicted_ms)}></i></span></td>
       <td class="n">${r.seen_ms > 0 && r.predicted_ms > 0 ? `${r.seen_ms >= r.predicted_ms ? "+" : "−"}${Math.round(Math.abs(r.seen_ms / r.predicted_ms - 1) * 100)} %` : "–"}</td>
@@ -193,7 +193,7 @@ function Deployment({ f }) {
     call(query(`system/function/${encodeURIComponent(f.name)}`, { namespace: f.namespace })).then(setStatus, setFailure);
   }, [f.namespace, f.name, asked]);
   if (!status) return html`<section class="card"><h2>Deployment</h2>${failure ? html`<${Failure} of=${failure} />` : html`<p class="quiet">Loading …</p>`}</section>`;
-  const annotations = Object.entries(status.annotations ?? {}).sort();
+  const annotations = Object.entries({ ...status.labels, ...status.annotations }).filter(([key]) => key !== "faas_function").sort();
   const save = async () => {
     await annotate(f.namespace, f.name, { [edit.key]: edit.value });
     refresh();
@@ -205,8 +205,8 @@ function Deployment({ f }) {
       ${status.limits && html`<dt>Limits</dt><dd>${plain(Object.entries(status.limits).map(([k, v]) => `${k} ${v}`).join(", "))}</dd>`}
       ${status.secrets?.length > 0 && html`<dt>Secrets</dt><dd>${plain(status.secrets.join(", "))}</dd>`}
       <dt>Deployed first</dt><dd>${status.createdAt ? new Date(status.createdAt).toLocaleString("en-GB") : "–"}</dd></dl>
-    <h3>Annotations</h3>
-    ${annotations.length ? html`<div class="scroll" tabindex="0" role="region" aria-label="Annotations"><table><thead><tr><th>Annotation</th><th>Value</th><th><span class="sr">Change</span></th></tr></thead><tbody>${annotations.map(([key, value]) => html`<tr key=${key}><td><code>${plain(key)}</code></td><td>${plain(value)}</td>
+    <h3>Annotations and labels</h3>
+    ${annotations.length ? html`<div class="scroll" tabindex="0" role="region" aria-label="Annotations and labels"><table><thead><tr><th>Key</th><th>Value</th><th><span class="sr">Change</span></th></tr></thead><tbody>${annotations.map(([key, value]) => html`<tr key=${key}><td><code>${plain(key)}</code></td><td>${plain(value)}</td>
       <td>${/^com\.openfaas\.(slo|scale)\./.test(key) && html`<button type="button" class="small" aria-label=${`Change ${key}`} onClick=${() => setEdit({ key, value })}>Change</button>`}</td></tr>`)}</tbody></table></div>` : html`<p class="empty">None.</p>`}
     ${edit && html`<${Confirm} title="Change the deployment" label="Deploy" act=${save} close=${() => setEdit(null)}>
       <label class="field">${plain(edit.key)}<input value=${edit.value} onInput=${(e) => setEdit({ ...edit, value: e.target.value })} /></label>
