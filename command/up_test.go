@@ -145,6 +145,9 @@ func TestWelcome(t *testing.T) {
 	if login := "faas-cli login -g " + gatewayURL + " -u admin --password-stdin < " + passwordFile(dir) + "\n"; !strings.Contains(out.String(), login) {
 		t.Errorf("up prints %q, without %q", &out, login)
 	}
+	if console := "Console    http://" + listener.Addr().String() + "/ui/\n"; !strings.Contains(out.String(), console) {
+		t.Errorf("up prints %q, without %q", &out, console)
+	}
 	if strings.Contains(out.String(), password) {
 		t.Errorf("up prints the password: %q", &out)
 	}

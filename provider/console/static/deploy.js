@@ -2,7 +2,7 @@
 
 import { html, useEffect, useRef, useState, Confirm, Failure, LogSlider, functionLink } from "./parts.js";
 import { Problem, call, query, upload } from "./api.js";
-import { keyOf, live, refresh } from "./live.js";
+import { keyOf, live, refresh, useLive } from "./live.js";
 import { bytes, config, cores, duration, ms, nameOf, number, plain, rate } from "./format.js";
 
 const names = /^[a-z]([-a-z0-9]*[a-z0-9])?$/;
@@ -86,7 +86,7 @@ function cheapest({ configs, smallest_slo_ms: smallest }, slo) {
 
 function Objective({ name, setName, image, check }) {
   const [slo, setSLO] = useState(Math.max(200, Math.ceil((check?.smallest_slo_ms ?? 0) * 3))), [asking, setAsking] = useState(false), [failure, setFailure] = useState(null), [busy, setBusy] = useState(false);
-  const valid = names.test(name) && name.length <= 63, exists = live.functions?.has(keyOf(live.namespace || live.defaultNamespace, name));
+  const valid = names.test(name) && name.length <= 63, exists = useLive((state) => state.functions?.has(keyOf(state.namespace || state.defaultNamespace, name)));
   const deploy = async () => {
     const deployment = { service: name, image, namespace: live.namespace || undefined, annotations: { "com.openfaas.slo.latency": duration(slo) } };
     await call("system/functions", { method: "POST", json: deployment });

@@ -1,8 +1,8 @@
 // The page of one function: how it does, what was decided for it, and what one can change.
 
-import { html, memo, useCallback, useEffect, useMemo, useRef, useState, useEvery, Blocks, Confirm, Failure, Remedy, RemoveFunction, State, cost, functionLink } from "./parts.js";
-import { annotate, call, query } from "./api.js";
-import { keyOf, live, mergeEvents, refresh, useLive } from "./live.js";
+import { html, memo, useCallback, useEffect, useMemo, useRef, useState, useEvery, Blocks, Confirm, Failure, Remedy, RemoveFunction, State, change, cost, functionLink } from "./parts.js";
+import { call, query } from "./api.js";
+import { keyOf, mergeEvents, useLive } from "./live.js";
 import { Bars, Histogram, TimeChart } from "./charts.js";
 import { Attainment } from "./functions.js";
 import { bytes, clock, config, count, cores, ms, number, percent, plain, rate } from "./format.js";
@@ -194,10 +194,7 @@ function Deployment({ f }) {
   }, [f.namespace, f.name, asked]);
   if (!status) return html`<section class="card"><h2>Deployment</h2>${failure ? html`<${Failure} of=${failure} />` : html`<p class="quiet">Loading …</p>`}</section>`;
   const annotations = Object.entries({ ...status.labels, ...status.annotations }).filter(([key]) => key !== "faas_function").sort();
-  const save = async () => {
-    await annotate(f.namespace, f.name, { [edit.key]: edit.value });
-    refresh();
-  };
+  const save = () => change(f, edit.seen, { [edit.key]: edit.value });
   return html`<section class="card"><h2>Deployment</h2>
     <dl class="pairs"><dt>Image</dt><dd><code>${plain(status.image)}</code></dd><dt>Namespace</dt><dd>${plain(f.namespace)}</dd>
       <dt>Revision asked for</dt><dd>${plain(f.revision?.asked || "–")}</dd><dt>Revision that serves</dt><dd>${plain(f.revision?.serving || "–")}</dd>
@@ -207,7 +204,7 @@ function Deployment({ f }) {
       <dt>Deployed first</dt><dd>${status.createdAt ? new Date(status.createdAt).toLocaleString("en-GB") : "–"}</dd></dl>
     <h3>Annotations and labels</h3>
     ${annotations.length ? html`<div class="scroll" tabindex="0" role="region" aria-label="Annotations and labels"><table><thead><tr><th>Key</th><th>Value</th><th><span class="sr">Change</span></th></tr></thead><tbody>${annotations.map(([key, value]) => html`<tr key=${key}><td><code>${plain(key)}</code></td><td>${plain(value)}</td>
-      <td>${/^com\.openfaas\.(slo|scale)\./.test(key) && html`<button type="button" class="small" aria-label=${`Change ${key}`} onClick=${() => setEdit({ key, value })}>Change</button>`}</td></tr>`)}</tbody></table></div>` : html`<p class="empty">None.</p>`}
+      <td>${/^com\.openfaas\.(slo|scale)\./.test(key) && html`<button type="button" class="small" aria-label=${`Change ${key}`} onClick=${() => setEdit({ key, value, seen: asked })}>Change</button>`}</td></tr>`)}</tbody></table></div>` : html`<p class="empty">None.</p>`}
     ${edit && html`<${Confirm} title="Change the deployment" label="Deploy" act=${save} close=${() => setEdit(null)}>
       <label class="field">${plain(edit.key)}<input value=${edit.value} onInput=${(e) => setEdit({ ...edit, value: e.target.value })} /></label>
       <p class="quiet">This deploys a new revision. The present one serves until the new one carries the load.</p><//>`}

@@ -5,7 +5,7 @@ import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } fr
 import htm from "./vendor/htm.mjs";
 import { annotate, call, query } from "./api.js";
 import { config, count, cores, duration, ms, plain } from "./format.js";
-import { refresh } from "./live.js";
+import { keyOf, live, refresh } from "./live.js";
 
 export { render, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState };
 export const html = htm.bind(h);
@@ -101,20 +101,26 @@ export function Confirm({ title, children, label, danger, act, close }) {
     <button type="button" class=${danger ? "danger" : "primary"} disabled=${busy} onClick=${go}>${busy ? "Working …" : label}</button></div><//>`;
 }
 
+/** Changes annotations of a function, unless it was deployed again since the user saw the revision. */
+export async function change(f, seen, annotations) {
+  const now = live.functions?.get(keyOf(f.namespace, f.name));
+  if (now && (now.revision?.asked ?? "") !== (seen ?? "")) throw new Error("Somebody else has deployed this function meanwhile. Look at it again before you change it.");
+  await annotate(f.namespace, f.name, annotations);
+  refresh();
+}
+
 /** The one button for a function that misses its objective, and the dialog that it opens. */
 export function Remedy({ of: f }) {
-  const [open, setOpen] = useState(false), r = f.remedy;
+  // What the dialog says stays as it was when it opened.
+  const [asked, ask] = useState(null), r = asked?.remedy ?? f.remedy;
   if (!r) return null;
   if (!r.slo_ms && !r.replicas_max) {
     return html`<a class="button" href=${functionLink(f.namespace, f.name, "decisions")}>${plain(r.label)}</a>`;
   }
-  const close = () => setOpen(false);
-  const act = async () => {
-    await annotate(f.namespace, f.name, r.slo_ms ? { "com.openfaas.slo.latency": duration(r.slo_ms) } : { "com.openfaas.scale.max": String(r.replicas_max) });
-    refresh();
-  };
-  return html`<button type="button" class="primary" onClick=${() => setOpen(true)}>${plain(r.label)}</button>
-    ${open && html`<${Confirm} title=${plain(r.label)} label=${plain(r.label)} act=${act} close=${close}>
+  const close = () => ask(null);
+  const act = () => change(f, asked.revision?.asked, r.slo_ms ? { "com.openfaas.slo.latency": duration(r.slo_ms) } : { "com.openfaas.scale.max": String(r.replicas_max) });
+  return html`<button type="button" class="primary" onClick=${() => ask(f)}>${plain(r.label)}</button>
+    ${asked && html`<${Confirm} title=${plain(r.label)} label=${plain(r.label)} act=${act} close=${close}>
       <p>${r.slo_ms
         ? html`The objective of <b>${plain(f.name)}</b> changes from ${ms(f.slo_ms)} to <b>${ms(r.slo_ms)}</b>.`
         : html`<b>${plain(f.name)}</b> may have up to <b>${count(r.replicas_max, "instance")}</b>.`}</p>

@@ -1,8 +1,7 @@
 // The plan for another objective or rate, by the planner that the provider itself uses.
 
-import { html, useEffect, useState, Blocks, Confirm, Failure, LogSlider, cost } from "./parts.js";
-import { annotate, call, query } from "./api.js";
-import { refresh } from "./live.js";
+import { html, useEffect, useState, Blocks, Confirm, Failure, LogSlider, change, cost } from "./parts.js";
+import { call, query } from "./api.js";
 import { duration, ms, plain, rate } from "./format.js";
 
 /** Asks the planner, a moment after the last change. Returns {plan, failure, busy}. */
@@ -24,7 +23,7 @@ export function usePlan(namespace, name, slo, perSecond) {
 
 export function WhatIf({ f }) {
   const [slo, setSLO] = useState(f.slo_ms || 200), [perSecond, setRate] = useState(Math.max(1, Math.round(f.load_per_s || f.minute?.rate_per_s || 50)));
-  const [asking, setAsking] = useState(false);
+  const [asking, setAsking] = useState(null);
   if (f.kind === "program") {
     return html`<section class="card"><h2>What if</h2><p class="empty">${plain(f.name)} is a program without an objective. The planner works for models:
       set <code>com.openfaas.slo.latency</code> in its deployment.</p></section>`;
@@ -34,10 +33,10 @@ export function WhatIf({ f }) {
     <div class="two">
       <div><${LogSlider} id="slo" label=${`Answer ${f.percentile || 99} % within`} value=${slo} min=${1} max=${10000} format=${ms} change=${setSLO} />
         <${LogSlider} id="rate" label="Requests per second" value=${perSecond} min=${1} max=${10000} format=${rate} change=${(v) => setRate(Math.round(v))} /></div>
-      <${Outcome} f=${f} slo=${slo} perSecond=${perSecond} ask=${() => setAsking(true)} />
+      <${Outcome} f=${f} slo=${slo} perSecond=${perSecond} ask=${() => setAsking(f.revision?.asked ?? "")} />
     </div>
-    ${asking && html`<${Confirm} title="Change the objective?" label=${`Set ${ms(slo)}`} close=${() => setAsking(false)}
-      act=${async () => { await annotate(f.namespace, f.name, { "com.openfaas.slo.latency": duration(slo) }); refresh(); }}>
+    ${asking !== null && html`<${Confirm} title="Change the objective?" label=${`Set ${ms(slo)}`} close=${() => setAsking(null)}
+      act=${() => change(f, asking, { "com.openfaas.slo.latency": duration(slo) })}>
       <p>The objective of <b>${plain(f.name)}</b> changes from ${ms(f.slo_ms)} to <b>${ms(slo)}</b>.</p>
       <p class="quiet">This deploys a new revision. The present one serves until the new one carries the load.</p><//>`}
   </section>`;
