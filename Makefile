@@ -104,7 +104,7 @@ LONG_ON_KUBERNETES := ^(TestInstalled|TestIPv6|TestEndToEnd)$$
 .PHONY: test-kubernetes
 test-kubernetes: ## Test on a real Kubernetes built from source, its kubelet and containerd in namespaces
 	@echo "[1/2] requirements: Kubernetes, ONNX Runtime, the gateway, Chromium"
-	@$(MAKE) --no-print-directory kubernetes onnxruntime gateway faas-cli chromium
+	@$(MAKE) --no-print-directory kubernetes onnxruntime gateway faas-cli chromium axe
 	@rm -f bin/flaky
 	@echo "[2/2] tests on Kubernetes"
 	@$(TIMED) "compiling for Kubernetes" go list -test -export -deps -f '{{""}}' ./e2e/kubernetes/... $(ON_KUBERNETES)

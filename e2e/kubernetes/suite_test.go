@@ -11,7 +11,8 @@ import (
 
 // suite are the tests of package e2e that are meaningful on a cluster. The others concern
 // one machine: its bundle directories, control groups, users, and measurements.
-const suite = "^(TestUp|TestConformance|TestUpdateUnderLoad|TestToZeroAndBack|TestAsyncCallbacks|TestAsyncOutlastsKills|TestWebInterface|" +
+const suite = "^(TestUp|TestConformance|TestUpdateUnderLoad|TestToZeroAndBack|TestAsyncCallbacks|TestAsyncOutlastsKills|" +
+	"TestWebInterface|TestConsoleHolds|TestConsolePutsRight|" +
 	"TestBadRequestsDoNotSpoilTheirBatch|TestClientsThatHangUp|TestObjectiveBelowTheFastestExecution|TestDrain|TestProviderKilledUnderLoad|" +
 	"TestInstancesKilledUnderLoad|TestPythonFunction|TestALargeModelIsCut|TestOrdinaryInstancesKilledUnderLoad)$"
 

@@ -15,7 +15,7 @@ export function Deploy() {
   const take = async (chosen) => {
     if (!chosen) return;
     running.current?.stop();
-    const to = name && names.test(name) && !result ? name : nameOf(chosen.name);
+    const to = nameOf(chosen.name);
     setName(to);
     setFile(chosen);
     setResult(null);

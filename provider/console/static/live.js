@@ -234,7 +234,7 @@ export function begin() {
         clearTimeout(retry);
         clearInterval(poll);
         live.connection = "connecting";
-      }, 60000);
+      }, 15000);
     } else if (!source && live.connection !== "polling") {
       connect();
     }
