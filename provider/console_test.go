@@ -2,6 +2,7 @@ package provider
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 )
 
@@ -50,11 +51,15 @@ func TestChangesFromElsewhere(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, nil)
-			for _, change := range [][2]string{{"POST", "/system/functions"}, {"PUT", "/system/functions"}, {"DELETE", "/system/functions"}, {"POST", "/system/scale-function/x"},
-				{"POST", "/system/secrets"}, {"POST", "/system/namespace/x"}, {"DELETE", "/system/async/dead"}, {"POST", "/system/plan/x"}, {"POST", "/system/upload"}} {
-				w := r.do(change[0], change[1], "{}", c.headers...)
+			for _, change := range []string{
+				"POST /system/functions", "PUT /system/functions", "DELETE /system/functions", "POST /system/scale-function/x",
+				"POST /system/secrets", "POST /system/namespace/x", "DELETE /system/async/dead", "POST /system/plan/x",
+				"POST /system/upload",
+			} {
+				method, target, _ := strings.Cut(change, " ")
+				w := r.do(method, target, "{}", c.headers...)
 				if got := w.Code == http.StatusForbidden; got != c.refused {
-					t.Errorf("%v: %d %s", change, w.Code, w.Body)
+					t.Errorf("%s: %d %s", change, w.Code, w.Body)
 				}
 			}
 		})

@@ -29,7 +29,8 @@ func Serve(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		h.Set("Allow", "GET, HEAD")
-		web.WriteError(w, web.Refuse(http.StatusMethodNotAllowed, "the console's files take GET and HEAD, not %q", web.Clip(r.Method)))
+		web.WriteError(w, web.Refuse(http.StatusMethodNotAllowed,
+			"the console's files take GET and HEAD, not %q", web.Clip(r.Method)))
 		return
 	}
 	name := strings.TrimPrefix(r.URL.Path, Prefix)
