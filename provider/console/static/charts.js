@@ -35,7 +35,7 @@ export function ceiling(n) {
 
 /**
  * A chart over time. areas are stacked; lines are not. Each is {label, values, tone}. limit is a line at
- * one value with a label.
+ * one value with a label. A line that is faint may leave the chart at the top, so that it does not flatten the rest.
  */
 export const TimeChart = memo(({ title, at, areas = [], lines = [], limit, format = number }) => {
   const [cursor, move] = useState(null);
@@ -46,7 +46,9 @@ export const TimeChart = memo(({ title, at, areas = [], lines = [], limit, forma
       a.values.forEach((v, i) => { sums[i] += v ?? 0; });
       return { ...a, bottom, top: [...sums] };
     });
-    const highest = Math.max(0, ...sums, ...lines.flatMap((l) => l.values.filter((v) => v !== null && Number.isFinite(v))), limit ? limit.value : 0);
+    const highestOf = (some) => Math.max(0, ...some.flatMap((l) => l.values.filter(Number.isFinite)));
+    const firm = Math.max(...sums, highestOf(lines.filter((l) => !l.faint)), limit ? limit.value : 0);
+    const faint = highestOf(lines.filter((l) => l.faint)), highest = firm > 0 ? Math.max(firm, Math.min(faint, 2 * firm)) : faint;
     const top = ceiling(highest * 1.05);
     const x = (i) => n > 1 ? (i / (n - 1)) * 600 : 300, y = (v) => v === null || v === undefined ? null : 150 - (v / top) * 150;
     return {

@@ -25,6 +25,7 @@ export const duration = (n) => n >= 1 && Number.isInteger(n) ? `${n}ms` : `${Mat
 export function percent(n) {
   if (n === null || n === undefined || !Number.isFinite(n)) return "–";
   if (n > 99.99 && n < 100) return "> 99.99 %";
+  if (n > 0 && n < 0.1) return "< 0.1 %";
   return `${digits(Math.floor(n * 100) / 100, n >= 99 ? 2 : 1)} %`;
 }
 
@@ -43,8 +44,9 @@ export function bytes(n) {
   return `${number(n)} TiB`;
 }
 
-/** A config as the project writes it: ⟨8, 1000m⟩, ⟨8, 1000m, 20 %⟩. */
+/** A config as the project writes it: ⟨8, 1000m⟩, ⟨8, 1000m, 20 %⟩. A program's instance may have no share of its own. */
 export function config(i) {
+  if (!i.cpu_millicores && !i.gpu_pct) return "shared CPU";
   return `⟨${i.batch ?? 1}, ${i.cpu_millicores}m${i.gpu_pct ? `, ${i.gpu_pct} %` : ""}⟩`;
 }
 

@@ -106,7 +106,7 @@ const Requests = memo(({ s, step }) => {
   const per = (values) => (values ?? []).map((v) => v === null ? null : v / step);
   const areas = [["in time", "in_time", "ok"], ["late", "late", "late"], ["refused", "refused", "refused"], ["failed", "failed", "failed"]]
     .map(([label, field, tone]) => ({ label, tone, values: per(s[field]) }));
-  const lines = s.carries_per_s ? [{ label: "instances carry", tone: "carry", values: s.carries_per_s }] : [];
+  const lines = s.carries_per_s ? [{ label: "instances carry", tone: "carry", faint: true, values: s.carries_per_s }] : [];
   return html`<${TimeChart} title="Requests per second" at=${s.at} areas=${areas} lines=${lines} />`;
 });
 

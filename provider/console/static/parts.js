@@ -54,7 +54,7 @@ export const Blocks = memo(({ of }) => {
     const all = g.count ?? 1, parked = g.parked ?? 0, ready = g.ready ?? all;
     const squares = Array.from({ length: Math.min(all, maxSquares) }, (_, i) => i < ready ? "ready" : i < ready + parked ? "parked" : "starting");
     const words = [`${all} × ${config(g)}`, ready < all && `${ready} ready`, parked && `${parked} parked`].filter(Boolean).join(", ");
-    return html`<li title=${`${words}: batches of up to ${g.batch ?? 1} on ${g.cpu_millicores} millicores${g.gpu_pct ? ` and ${g.gpu_pct} % of a GPU` : ""}`}>
+    return html`<li title=${`${words}${g.cpu_millicores ? `: batches of up to ${g.batch ?? 1} on ${g.cpu_millicores} millicores${g.gpu_pct ? ` and ${g.gpu_pct} % of a GPU` : ""}` : ""}`}>
       <span class="squares" aria-hidden="true">${squares.map((s) => html`<i class=${s}></i>`)}</span>
       <span>${all > 1 ? `${all} × ` : ""}${config(g)}</span>${ready < all && html` <span class="quiet">${ready} ready</span>`}</li>`;
   })}</ul>`;
