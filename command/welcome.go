@@ -15,8 +15,8 @@ func (f *upFlags) welcome(out io.Writer, s *runningProvider, url string, functio
 	if f.gateway == stockGateway {
 		fmt.Fprintf(out, "Gateway    %s        web interface %s/ui/\n", url, url)
 	}
+	fmt.Fprintf(out, "Console    %s/ui/\n", provider)
 	fmt.Fprintf(out, `Provider   %s
-Console    %s/ui/
 Metrics    %s/metrics
 User       %s, password in %s
 Instances' logs are in %s
@@ -24,7 +24,7 @@ Instances' logs are in %s
   faas-cli login -g %s -u %s --password-stdin < %s
   faas-cli list -g %s
   curl -s -u "%s:$(cat %s)" %s/system/functions
-`, provider, provider, provider, user, password, filepath.Join(f.state, "local", "logs"), url, user, password, url, user, password, url)
+`, provider, provider, user, password, filepath.Join(f.state, "local", "logs"), url, user, password, url, user, password, url)
 	if f.stackFile != "" {
 		fmt.Fprintf(out, "  faas-cli deploy -f %s -g %s --read-template=false\n", f.stackFile, url)
 	}
