@@ -38,7 +38,7 @@ func Sentence(kind Kind, f Fields) string {
 		if text = "Corrected the predicted times"; f.Variant != "" {
 			text += " of " + f.Variant
 		}
-		if f.Ratio > 0 {
+		if f.Ratio > 0 && math.Abs(f.Ratio-1) >= 0.005 { // Otherwise it reads as 1 times as long.
 			text += fmt.Sprintf(", because batches take %.3g times as long as predicted", f.Ratio)
 		}
 	case Learn:

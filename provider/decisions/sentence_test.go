@@ -57,6 +57,7 @@ func TestSentence(t *testing.T) {
 		{Pair, why(scaling.Load, func(f *Fields) { f.Shadow, f.Needed = true, 480 }), "Gave a shadow ⟨8, 1000m⟩ on node-1 to another instance: the load is 480/s, and the instances carried 390/s."},
 		{Steer, Fields{Level: 1.25}, "Plans for 1.25 times the load, because more requests miss the objective than the percentile allows."},
 		{Steer, Fields{Level: 1}, "Plans for the load as it is measured again, because requests meet the objective."},
+		{Correct, Fields{Ratio: 1.0009}, "Corrected the predicted times."},
 		{Correct, Fields{Ratio: 1.254, Variant: "int8"}, "Corrected the predicted times of int8, because batches take 1.25 times as long as predicted."},
 		{Learn, Fields{Detail: "x=3,4"}, "Learnt the sizes of the model's inputs from a request: x=3,4."},
 		{Relieve, with(func(f *Fields) { f.Why = Moved }), "Moved an instance ⟨8, 1000m⟩ on node-1 to other cores, because something else slows it down."},
