@@ -365,9 +365,9 @@ func predicted(all []WatchedInstance) []statsPredicted {
 	return out
 }
 
-// seriesOf lists the steps of a window, both in seconds.
-func seriesOf(s *history.Series, window, step int64) *statsSeries {
-	points := s.Points(window, step)
+// seriesOf lists the steps of a part of a history whose clock is ahead by skew seconds.
+func seriesOf(s *history.Series, of span, skew int64) *statsSeries {
+	points := s.Points(of.window, of.step)
 	n := len(points)
 	out := &statsSeries{
 		At: make([]int64, n), Arrived: make([]uint64, n), InTime: make([]uint64, n), Late: make([]uint64, n), Refused: make([]uint64, n),
@@ -375,7 +375,7 @@ func seriesOf(s *history.Series, window, step int64) *statsSeries {
 		Waiting: make([]int, n), Load: make([]float64, n), Carries: make([]float64, n),
 	}
 	for i, p := range points {
-		out.At[i], out.Arrived[i], out.InTime[i], out.Late[i] = p.At, p.Arrived, p.InTime, p.Late
+		out.At[i], out.Arrived[i], out.InTime[i], out.Late[i] = p.At-skew, p.Arrived, p.InTime, p.Late
 		out.Refused[i], out.Failed[i], out.P50[i], out.P99[i] = p.Refused, p.Failed, known(p.P50), known(p.P99)
 		out.Instances[i], out.Cost[i], out.Waiting[i] = p.Instances, p.Cost, p.Waiting
 		out.Load[i], out.Carries[i] = rounded(p.Load), rounded(p.Carries)
