@@ -322,6 +322,14 @@ func TestConsoleHolds(t *testing.T) {
 
 	c.open(t, d.url+"/ui/", "")
 	listen := strings.TrimPrefix(d.url, "http://")
+	// A tab that nobody sees takes no connection.
+	shown := func(as string) {
+		c.eval(t, fmt.Sprintf(`Object.defineProperty(document, "visibilityState", {configurable: true, get: () => %q}); document.dispatchEvent(new Event("visibilitychange")); ""`, as))
+	}
+	shown("hidden")
+	c.do(t, until(`document.querySelector(".connection.connecting") !== null`))
+	shown("visible")
+	c.do(t, c.live())
 	d.stop(t)
 	c.says(t, "The provider does not answer", "The figures are those of")
 	d = p.providerAt(t, suite.binary, listen)

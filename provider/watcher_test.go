@@ -3,6 +3,8 @@ package provider
 import (
 	"context"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,6 +12,7 @@ import (
 	"github.com/openfaas/faas-provider/types"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/provider/decisions"
 )
 
 // When the machine's clock is set back, functions are sampled as before, and their history has the ages that it had.
@@ -116,6 +119,47 @@ func TestWatcherForgets(t *testing.T) {
 	r.watcher.tick(*at)
 	if f, sent := len(r.watcher.functions), len(r.watcher.audiences[k].sent); f != 1 || sent != 1 {
 		t.Errorf("%d functions are sampled, and %d were sent; there is 1", f, sent)
+	}
+}
+
+// Samples, questions, viewers, requests and changes of functions at once.
+func TestWatchersAtOnce(t *testing.T) {
+	var seconds atomic.Int64
+	clock := func() time.Time { return now.Add(time.Duration(seconds.Load()) * time.Second) }
+	r, c, _ := watched(t, func(o *Options) { o.Now, o.Decisions = clock, decisions.NewLog() })
+	c.dispatcher = dispatcherFunc(echo)
+	r.deploy(t, nil)
+	var group sync.WaitGroup
+	for _, act := range []func(i int){
+		func(int) {
+			seconds.Add(1)
+			r.watcher.tick(clock())
+			r.watcher.findRoom(t.Context())
+		},
+		func(i int) { r.do("GET", "/system/stats"+[]string{"", "?function=mnist&window=1m&step=10s"}[i%2], "") },
+		func(i int) {
+			k := audienceKey{namespace: DefaultNamespace, function: []string{"", "mnist"}[i%2]}
+			if v, _, err := r.watcher.join(t.Context(), clock(), k); err == nil {
+				r.watcher.leave(k, v)
+			}
+		},
+		func(int) { r.do("POST", "/function/mnist", "{}") },
+		func(i int) {
+			name := fmt.Sprintf("f%d", i%3)
+			r.do("POST", "/system/functions", deployment(func(d *types.FunctionDeployment) { d.Service = name }))
+			r.do("DELETE", "/system/functions", fmt.Sprintf(`{"functionName":%q}`, name))
+		},
+	} {
+		group.Go(func() {
+			for i := range 30 {
+				act(i)
+			}
+		})
+	}
+	group.Wait()
+	seconds.Add(1)
+	if f := r.stats(t, "").Functions; len(f) != 1 || f[0].Hour.Arrived != 30 || r.watcher.viewers != 0 || len(r.watcher.audiences) != 0 {
+		t.Errorf("%+v, %d viewers of %d kinds are left", f, r.watcher.viewers, len(r.watcher.audiences))
 	}
 }
 

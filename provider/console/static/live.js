@@ -221,23 +221,27 @@ export const refresh = () => loadState().then(changed, () => {});
 
 let hidden = 0;
 
-/** Opens the stream, and closes it while nobody sees the page. */
+/** Ends all that goes on between the page and the provider. */
+function pause() {
+  generation++;
+  source?.close();
+  source = null;
+  clearTimeout(retry);
+  clearInterval(poll);
+  set({ connection: "connecting" });
+}
+
+/**
+ * Opens the stream, and closes it while nobody sees the page: over HTTP/1.1, browsers open six connections to a
+ * host for all tabs together, and a seventh tab would load nothing.
+ */
 export function begin() {
-  connect();
+  const seen = () => document.visibilityState !== "hidden";
+  if (seen()) connect();
   document.addEventListener("visibilitychange", () => {
     clearTimeout(hidden);
-    if (document.visibilityState === "hidden") {
-      hidden = setTimeout(() => {
-        generation++;
-        source?.close();
-        source = null;
-        clearTimeout(retry);
-        clearInterval(poll);
-        live.connection = "connecting";
-      }, 60000);
-    } else if (!source && live.connection !== "polling") {
-      connect();
-    }
+    if (!seen()) hidden = setTimeout(pause, 1000);
+    else if (!source && live.connection !== "polling") connect();
   });
-  addEventListener("online", () => live.connection !== "live" && connect());
+  addEventListener("online", () => seen() && live.connection !== "live" && connect());
 }
