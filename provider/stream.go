@@ -111,7 +111,7 @@ func (w *watcher) drop(k audienceKey, v *viewer) {
 // textFor is what those who watch k are shown of a function. The lock is held.
 func (w *watcher) textFor(k audienceKey, f *watchedFunction) []byte {
 	if k.function != "" {
-		return w.renderWhole(f, span{})
+		return w.renderMore(f, true, span{})
 	}
 	return w.render(f)
 }

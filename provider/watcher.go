@@ -220,22 +220,13 @@ func (w *watcher) render(f *watchedFunction) []byte {
 	return f.text
 }
 
-// renderWhole is render with details, and with a series if one is asked for.
-func (w *watcher) renderWhole(f *watchedFunction, series span) []byte {
+// renderMore is render with all details if whole is set, and with a series if one is asked for.
+func (w *watcher) renderMore(f *watchedFunction, whole bool, series span) []byte {
 	w.renderings++
-	s := f.stats(true)
+	s := f.stats(whole)
 	if series.step > 0 {
 		s.Series = seriesOf(f.series, series, w.skew)
 	}
-	text, _ := json.Marshal(s)
-	return text
-}
-
-// renderSeries is render with a series.
-func (w *watcher) renderSeries(f *watchedFunction, series span) []byte {
-	w.renderings++
-	s := f.stats(false)
-	s.Series = seriesOf(f.series, series, w.skew)
 	text, _ := json.Marshal(s)
 	return text
 }
