@@ -239,13 +239,13 @@ func (w *watchedFunction) situation(minute history.Summary) history.Situation {
 		Max: in.MaxReplicas, Lack: lacks[w.state.Lack], Least: w.state.Least, Roomy: w.roomy, Problem: w.state.Problem, Hopeless: w.state.Hopeless,
 		Slight: w.state.Slight, Progress: w.state.Progress,
 	}
-	var seen, predicted float64
+	var seen, planned float64
 	for i := range w.state.Instances {
 		switch x := &w.state.Instances[i]; x.shown() {
 		case instanceReady:
 			s.Ready++
 			if x.Seen > 0 {
-				seen, predicted = seen+float64(x.Seen), predicted+float64(x.Predicted)
+				seen, planned = seen+float64(x.Seen), planned+float64(x.Planned)
 			}
 		case instanceParked:
 			s.Parked++
@@ -254,8 +254,8 @@ func (w *watchedFunction) situation(minute history.Summary) history.Situation {
 		}
 		s.Instances++
 	}
-	if predicted > 0 {
-		s.Slower = seen / predicted
+	if planned > 0 { // What corrections have learnt is no reason to miss the objective.
+		s.Slower = seen / planned
 	}
 	return s
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/provider/decisions"
+	"github.com/faas-infer/faas-infer/provider/history"
 )
 
 // When the machine's clock is set back, functions are sampled as before, and their history has the ages that it had.
@@ -200,4 +201,23 @@ func TestSecondsDoNotWaitForThePlanner(t *testing.T) {
 		stop()
 		<-done
 	})
+}
+
+// Instances with one config are compared by their executions. One that has executed nothing says nothing.
+func TestPredictedAgainstSeen(t *testing.T) {
+	busy, less, none := shownInstance("a", cluster.Ready), shownInstance("b", cluster.Ready), shownInstance("c", cluster.Ready)
+	busy.Executions, busy.Size, busy.Predicted, busy.Seen = 30, 1, 10*time.Millisecond, 12*time.Millisecond
+	less.Executions, less.Size, less.Predicted, less.Seen = 10, 5, 30*time.Millisecond, 20*time.Millisecond
+	none.Executions, none.Size, none.Seen = 0, 8, 0
+	if got := predicted([]WatchedInstance{busy, less, none}); len(got) != 1 || got[0].MeanBatch != 2 || got[0].Predicted != 15 || *got[0].Seen != 14 || got[0].Executions != 40 {
+		t.Errorf("%+v", got)
+	}
+	busy.Planned, less.Planned = 10*time.Millisecond, 10*time.Millisecond
+	f := watchedFunction{d: &deployed{Function: &Function{}}, state: Watched{Instances: []WatchedInstance{busy, less, none}}}
+	if s := f.situation(history.Summary{}); s.Slower != 1.6 {
+		t.Errorf("executions take %g times as long as planned, want 1.6", s.Slower)
+	}
+	if got := predicted([]WatchedInstance{none}); got[0].MeanBatch != 8 || got[0].Predicted != 40 || got[0].Seen != nil {
+		t.Errorf("without executions %+v", got)
+	}
 }
