@@ -322,6 +322,21 @@ func TestConsoleHolds(t *testing.T) {
 
 	c.open(t, d.url+"/ui/", "")
 	listen := strings.TrimPrefix(d.url, "http://")
+	// A tab that nobody sees takes no connection.
+	shown := func(as string) {
+		c.eval(t, fmt.Sprintf(`Object.defineProperty(document, "visibilityState", {configurable: true, get: () => %q}); document.dispatchEvent(new Event("visibilitychange")); ""`, as))
+	}
+	shown("hidden")
+	c.do(t, until(`document.querySelector(".connection.connecting") !== null`))
+	// Decisions that are made between the page's question and its stream are not lost.
+	c.eval(t, `const real = fetch; window.fetch = async (to, options) => {
+		if (!String(to).includes("system/events")) return real(to, options);
+		window.fetch = real;
+		return new Response('{"events":[],"next":0}') }; ""`)
+	shown("visible")
+	c.do(t, c.live())
+	c.goes(t, "#/function/openfaas-fn/printer", ".tiles")
+	c.says(t, "Latest decisions", "Deployed")
 	d.stop(t)
 	c.says(t, "The provider does not answer", "The figures are those of")
 	d = p.providerAt(t, suite.binary, listen)

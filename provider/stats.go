@@ -239,13 +239,13 @@ func (w *watchedFunction) situation(minute history.Summary) history.Situation {
 		Max: in.MaxReplicas, Lack: lacks[w.state.Lack], Least: w.state.Least, Roomy: w.roomy, Problem: w.state.Problem, Hopeless: w.state.Hopeless,
 		Slight: w.state.Slight, Progress: w.state.Progress,
 	}
-	var seen, predicted float64
+	var seen, planned float64
 	for i := range w.state.Instances {
 		switch x := &w.state.Instances[i]; x.shown() {
 		case instanceReady:
 			s.Ready++
 			if x.Seen > 0 {
-				seen, predicted = seen+float64(x.Seen), predicted+float64(x.Predicted)
+				seen, planned = seen+float64(x.Seen), planned+float64(x.Planned)
 			}
 		case instanceParked:
 			s.Parked++
@@ -254,8 +254,8 @@ func (w *watchedFunction) situation(minute history.Summary) history.Situation {
 		}
 		s.Instances++
 	}
-	if predicted > 0 {
-		s.Slower = seen / predicted
+	if planned > 0 { // What corrections have learnt is no reason to miss the objective.
+		s.Slower = seen / planned
 	}
 	return s
 }
@@ -365,9 +365,9 @@ func predicted(all []WatchedInstance) []statsPredicted {
 	return out
 }
 
-// seriesOf lists the steps of a window, both in seconds.
-func seriesOf(s *history.Series, window, step int64) *statsSeries {
-	points := s.Points(window, step)
+// seriesOf lists the steps of a part of a history whose clock is ahead by skew seconds.
+func seriesOf(s *history.Series, of span, skew int64) *statsSeries {
+	points := s.Points(of.window, of.step)
 	n := len(points)
 	out := &statsSeries{
 		At: make([]int64, n), Arrived: make([]uint64, n), InTime: make([]uint64, n), Late: make([]uint64, n), Refused: make([]uint64, n),
@@ -375,7 +375,7 @@ func seriesOf(s *history.Series, window, step int64) *statsSeries {
 		Waiting: make([]int, n), Load: make([]float64, n), Carries: make([]float64, n),
 	}
 	for i, p := range points {
-		out.At[i], out.Arrived[i], out.InTime[i], out.Late[i] = p.At, p.Arrived, p.InTime, p.Late
+		out.At[i], out.Arrived[i], out.InTime[i], out.Late[i] = p.At-skew, p.Arrived, p.InTime, p.Late
 		out.Refused[i], out.Failed[i], out.P50[i], out.P99[i] = p.Refused, p.Failed, known(p.P50), known(p.P99)
 		out.Instances[i], out.Cost[i], out.Waiting[i] = p.Instances, p.Cost, p.Waiting
 		out.Load[i], out.Carries[i] = rounded(p.Load), rounded(p.Carries)

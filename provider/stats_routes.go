@@ -88,12 +88,9 @@ func (w *watcher) answer(ctx context.Context, now time.Time, k audienceKey, seri
 	}
 	texts := make([][]byte, len(all))
 	for i, f := range all {
-		switch {
-		case k.function != "":
-			texts[i] = w.renderWhole(f, series)
-		case series.step > 0:
-			texts[i] = w.renderSeries(f, series)
-		default:
+		if whole := k.function != ""; whole || series.step > 0 {
+			texts[i] = w.renderMore(f, whole, series)
+		} else {
 			texts[i] = w.render(f)
 		}
 	}

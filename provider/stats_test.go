@@ -159,20 +159,6 @@ func TestStats(t *testing.T) {
 	}
 }
 
-// Instances with one config are compared by their executions. One that has executed nothing says nothing.
-func TestPredictedAgainstSeen(t *testing.T) {
-	busy, less, none := shownInstance("a", cluster.Ready), shownInstance("b", cluster.Ready), shownInstance("c", cluster.Ready)
-	busy.Executions, busy.Size, busy.Predicted, busy.Seen = 30, 1, 10*time.Millisecond, 12*time.Millisecond
-	less.Executions, less.Size, less.Predicted, less.Seen = 10, 5, 30*time.Millisecond, 20*time.Millisecond
-	none.Executions, none.Size, none.Seen = 0, 8, 0
-	if got := predicted([]WatchedInstance{busy, less, none}); len(got) != 1 || got[0].MeanBatch != 2 || got[0].Predicted != 15 || *got[0].Seen != 14 || got[0].Executions != 40 {
-		t.Errorf("%+v", got)
-	}
-	if got := predicted([]WatchedInstance{none}); got[0].MeanBatch != 8 || got[0].Predicted != 40 || got[0].Seen != nil {
-		t.Errorf("without executions %+v", got)
-	}
-}
-
 // An ordinary function has no objective: all that it answers is in time.
 func TestStatsOfAProgram(t *testing.T) {
 	r, _, at := watched(t, nil)

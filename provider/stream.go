@@ -35,6 +35,10 @@ type audience struct {
 	// sent has the hash of the latest text of each function, and nodes that of the machines.
 	sent  map[statsName]uint64
 	nodes uint64
+	// first are the events with which those begin who come in the second firstAt, nil once later ones are sent: many who
+	// come at once share them.
+	first   []byte
+	firstAt int64
 }
 
 // viewer is one open stream. frames is closed when the viewer is dropped.
@@ -61,16 +65,23 @@ func (w *watcher) join(ctx context.Context, now time.Time, k audienceKey) (v *vi
 	v = &viewer{frames: make(chan []byte, maxBehind)}
 	a.viewers[v] = struct{}{}
 	w.viewers++
+	if a.first == nil || a.firstAt != w.at {
+		a.first, a.firstAt = w.firstEvents(ctx, now, k), w.at
+	}
+	return v, a.first, nil
+}
+
+// firstEvents are those with which a viewer begins. The lock is held.
+func (w *watcher) firstEvents(ctx context.Context, now time.Time, k audienceKey) []byte {
 	hello, _ := json.Marshal(struct {
 		Started float64 `json:"started"`
 		Version string  `json:"version"`
 	}{w.started(), w.server.version.Release})
-	first = event(nil, "hello", hello)
 	var all [][]byte
 	for _, f := range w.selected(k) {
 		all = append(all, w.textFor(k, f))
 	}
-	return v, event(first, "stats", w.appendStats(nil, now, defaultStepS, all, nil, w.machines(ctx))), nil
+	return event(event(nil, "hello", hello), "stats", w.appendStats(nil, now, defaultStepS, all, nil, w.machines(ctx)))
 }
 
 // leave ends a viewer, also one that was dropped.
@@ -100,7 +111,7 @@ func (w *watcher) drop(k audienceKey, v *viewer) {
 // textFor is what those who watch k are shown of a function. The lock is held.
 func (w *watcher) textFor(k audienceKey, f *watchedFunction) []byte {
 	if k.function != "" {
-		return w.renderWhole(f, span{})
+		return w.renderMore(f, true, span{})
 	}
 	return w.render(f)
 }
@@ -147,6 +158,7 @@ func (w *watcher) publish(now time.Time) {
 	texts := make([][]byte, len(made))
 	for k, a := range w.audiences {
 		frame := []byte(nil)
+		a.first = nil
 		if news, gone, nodes := w.news(context.Background(), k, a); len(news) > 0 || len(gone) > 0 || nodes != nil {
 			frame = event(frame, "stats", w.appendStats(nil, now, defaultStepS, news, gone, nodes))
 		}

@@ -51,10 +51,11 @@ type WatchedInstance struct {
 	Carries float64
 	// Seen is the mean time that its Executions on its present share took, 0 if there were none. Size is the mean
 	// number of requests in them, and Predicted the mean of what was predicted for each, without margin. Without
-	// executions they are those of a full batch.
-	Seen, Predicted time.Duration
-	Size            float64
-	Executions      uint64
+	// executions they are those of a full batch. Planned is the mean of the times with which the plan counts for them:
+	// corrected, and with margin.
+	Seen, Predicted, Planned time.Duration
+	Size                     float64
+	Executions               uint64
 }
 
 // WatchedController is a [Controller] that shows more of its functions. Watch returns false for a function that it does

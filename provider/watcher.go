@@ -17,8 +17,12 @@ import (
 	"github.com/faas-infer/faas-infer/provider/metrics"
 )
 
-// restPause is how many seconds a function at rest goes without another look at its instances.
-const restPause = 5
+// restPause is how many seconds a function at rest goes without another look at its instances. A clock that is set back by
+// less than maxSetBack seconds catches up with the latest sample; who asks at once may be late by less, too.
+const (
+	restPause  = 5
+	maxSetBack = history.Step
+)
 
 // watcher samples all functions once a second, and makes the events of GET /system/stream, once for all who watch.
 type watcher struct {
@@ -28,8 +32,9 @@ type watcher struct {
 
 	mu        sync.Mutex
 	functions map[string]*watchedFunction
-	// at is the second of the latest sample.
-	at int64
+	// at is the second of the latest sample, by a clock that is never set back: skew is how many seconds it is ahead of
+	// the machine's.
+	at, skew int64
 	// nodes are the machines at the second nodesAt, and machinesText what is shown of them.
 	nodes        []cluster.Node
 	nodesAt      int64
@@ -73,11 +78,21 @@ func newWatcher(s *Server) *watcher {
 func Watch(ctx context.Context, s *Server) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
+	var rooms sync.WaitGroup
+	defer rooms.Wait()
+	looking := make(chan struct{}, 1)
 	for {
 		select {
 		case <-tick.C:
 			s.watcher.tick(s.now())
-			s.watcher.findRoom(ctx)
+			select {
+			case looking <- struct{}{}:
+				rooms.Go(func() {
+					s.watcher.findRoom(ctx)
+					<-looking
+				})
+			default: // The planner still answers. Seconds do not wait for it.
+			}
 		case <-ctx.Done():
 			return
 		}
@@ -94,7 +109,11 @@ func (w *watcher) tick(now time.Time) {
 
 // sampleAll samples all functions, unless that was done in this second. The lock is held.
 func (w *watcher) sampleAll(now time.Time) {
-	at := now.Unix()
+	at := now.Unix() + w.skew
+	if behind := w.at - at; behind > maxSetBack { // Steps of the history stay whole.
+		ahead := (behind/history.Step + 1) * history.Step
+		w.skew, at = w.skew+ahead, at+ahead
+	}
 	if at <= w.at {
 		return
 	}
@@ -201,28 +220,25 @@ func (w *watcher) render(f *watchedFunction) []byte {
 	return f.text
 }
 
-// renderWhole is render with details, and with a series if one is asked for.
-func (w *watcher) renderWhole(f *watchedFunction, series span) []byte {
+// renderMore is render with all details if whole is set, and with a series if one is asked for.
+func (w *watcher) renderMore(f *watchedFunction, whole bool, series span) []byte {
 	w.renderings++
-	s := f.stats(true)
+	s := f.stats(whole)
 	if series.step > 0 {
-		s.Series = seriesOf(f.series, series.window, series.step)
+		s.Series = seriesOf(f.series, series, w.skew)
 	}
-	text, _ := json.Marshal(s)
-	return text
-}
-
-// renderSeries is render with a series.
-func (w *watcher) renderSeries(f *watchedFunction, series span) []byte {
-	w.renderings++
-	s := f.stats(false)
-	s.Series = seriesOf(f.series, series.window, series.step)
 	text, _ := json.Marshal(s)
 	return text
 }
 
 // selected lists the functions that a key selects, sorted by name. The lock is held.
 func (w *watcher) selected(k audienceKey) (out []*watchedFunction) {
+	if k.function != "" && k.namespace != everyNamespace {
+		if f := w.functions[FullName(k.function, k.namespace)]; f != nil {
+			out = append(out, f)
+		}
+		return out
+	}
 	for _, f := range w.functions {
 		if k.selects(f.d.Deployment.Namespace, f.d.Deployment.Service) {
 			out = append(out, f)

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/url"
@@ -153,6 +154,19 @@ func within(tab context.Context, actions ...chromedp.Action[chromedp.Void]) erro
 	return chromedp.Do(ctx, actions...)
 }
 
+// newTab opens a page in a new profile, which ends after a minute.
+func newTab(browser context.Context, at string) (context.Context, func(), error) {
+	tab, end := chromedp.NewContext(browser, chromedp.WithNewBrowserContext())
+	ctx, cancel := context.WithTimeout(tab, time.Minute)
+	both := func() { cancel(); end() }
+	// The first action's context is that of the tab, so it has no limit.
+	if err := errors.Join(chromedp.Do(tab), chromedp.Do(ctx, chromedp.Navigate(at))); err != nil {
+		both()
+		return nil, nil, err
+	}
+	return ctx, both, nil
+}
+
 // cpuPercent is the CPU that a provider uses, in % of a core, once it has settled.
 func cpuPercent(ctx context.Context, d *rig.Deployed, over time.Duration) (float64, error) {
 	if err := rig.Pause(ctx, settling); err != nil {
@@ -173,13 +187,11 @@ func cpuPercent(ctx context.Context, d *rig.Deployed, over time.Duration) (float
 // opened opens a page with an empty cache, and returns the milliseconds until it paints something and until it lists
 // functions.
 func opened(browser context.Context, at string) (paint, list float64, err error) {
-	tab, end := chromedp.NewContext(browser, chromedp.WithNewBrowserContext())
-	defer end()
-	if err := within(tab, chromedp.Navigate(at)); err != nil {
+	ctx, end, err := newTab(browser, at)
+	if err != nil {
 		return 0, 0, err
 	}
-	ctx, cancel := context.WithTimeout(tab, time.Minute)
-	defer cancel()
+	defer end()
 	if list, err = chromedp.Run(ctx, chromedp.Poll[float64](`document.querySelector("a[href^='#/function/']") && performance.now()`)); err != nil {
 		return 0, 0, err
 	}
@@ -197,13 +209,11 @@ var views = []string{
 // bundleOf shows all views of a page in turn, and returns how many files they have loaded and the bytes of these as they
 // are sent.
 func bundleOf(browser context.Context, at string) (bytes, files float64, err error) {
-	tab, end := chromedp.NewContext(browser, chromedp.WithNewBrowserContext())
-	defer end()
-	if err := within(tab, chromedp.Navigate(at)); err != nil {
+	ctx, end, err := newTab(browser, at)
+	if err != nil {
 		return 0, 0, err
 	}
-	ctx, cancel := context.WithTimeout(tab, time.Minute)
-	defer cancel()
+	defer end()
 	// A view is there once it has a heading and says "Loading …" no more.
 	for _, view := range views {
 		show := fmt.Sprintf(`location.hash = "#/%s"; ""`, view)

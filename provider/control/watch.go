@@ -124,6 +124,7 @@ func (in *instance) watched() provider.WatchedInstance {
 	table := in.expected()
 	if in.tally.share == capacity.ShareOf(in.Config) {
 		x.Size, x.Predicted, x.Seen = in.tally.compare(table)
+		_, x.Planned, _ = in.tally.compare(in.table)
 		x.Executions = in.tally.executions
 	}
 	if x.Size == 0 && in.batch <= len(table) {

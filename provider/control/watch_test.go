@@ -31,6 +31,9 @@ func TestWatch(t *testing.T) {
 			t.Errorf("load %g, carries %g, want about 50/s and more", w.Load, w.Carries)
 		}
 		in := w.Instances[0]
+		if in.Planned < in.Predicted {
+			t.Errorf("the plan counts with %v, and %v is predicted without margin", in.Planned, in.Predicted)
+		}
 		if in.Size < 1 || in.Seen < in.Predicted*9/10 || in.Seen > in.Predicted*11/10 {
 			t.Errorf("batches of %g took %v, and %v was predicted for them", in.Size, in.Seen, in.Predicted)
 		}

@@ -57,7 +57,7 @@ type Situation struct {
 	// Least is the shortest objective that the model can keep, 0 if that is not known. Roomy is one for which the nodes
 	// have room under the load, 0 if none is known.
 	Least, Roomy time.Duration
-	// Slower is what executions take over what was predicted for them, 0 if that is not known.
+	// Slower is what executions take over what the plan counts with, 0 if that is not known.
 	Slower float64
 	// Problem is what the provider says of the function, "" if nothing. Hopeless: it keeps every request
 	// from being answered. Slight: it keeps no instance from serving.

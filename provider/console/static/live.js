@@ -12,8 +12,9 @@ export const live = {
   functions: null,
   nodes: [],
   sparks: new Map(),
-  /** Decisions, oldest first, of the namespace shown. */
+  /** Decisions, oldest first, of the namespace shown, and the ID with which to ask for those that follow. */
   events: [],
+  next: 0,
   namespace: "",
   /** Several replicas of the provider serve, and these figures are those of one of them. */
   several: false,
@@ -102,6 +103,9 @@ function applyStats(stats, whole) {
       extendSpark(key, f.minute?.rate_per_s ?? 0, stats.now ?? Date.now() / 1000);
     }
   }
+  for (const key of whole ? [...live.sparks.keys()] : []) {
+    if (!functions.has(key)) live.sparks.delete(key);
+  }
   live.functions = functions;
   if (stats.nodes) live.nodes = stats.nodes;
   if (stats.started) live.started = stats.started;
@@ -125,6 +129,7 @@ async function loadState() {
   ]);
   if (namespace !== live.namespace) return;
   live.events = mergeEvents([], events.events ?? []);
+  live.next = events.next ?? 0;
   applyStats(stats, true);
 }
 
@@ -133,6 +138,13 @@ let source = null, retry = 0, failures = 0, generation = 0, poll = 0;
 function onStats(message) {
   applyStats(JSON.parse(message.data), false);
   changed();
+}
+
+/** Loads the decisions between those that the page loaded and those that the stream sends. */
+function loadMissed(mine) {
+  const { namespace, next } = live;
+  call(query("system/events", { namespace, since: String(next), limit: "200" })).then(
+    (more) => mine === generation && set({ events: mergeEvents(live.events, more.events ?? []) }), () => {});
 }
 
 const onDecision = (message) => set({ events: mergeEvents(live.events, [JSON.parse(message.data)]) });
@@ -169,6 +181,7 @@ export async function connect() {
       return;
     }
     set({ connection: "live", problem: null, version: hello.version ?? live.version });
+    loadMissed(mine);
   });
   stream.addEventListener("stats", (m) => mine === generation && onStats(m));
   stream.addEventListener("decision", (m) => mine === generation && onDecision(m));
@@ -221,23 +234,27 @@ export const refresh = () => loadState().then(changed, () => {});
 
 let hidden = 0;
 
-/** Opens the stream, and closes it while nobody sees the page. */
+/** Ends all that goes on between the page and the provider. */
+function pause() {
+  generation++;
+  source?.close();
+  source = null;
+  clearTimeout(retry);
+  clearInterval(poll);
+  set({ connection: "connecting" });
+}
+
+/**
+ * Opens the stream, and closes it while nobody sees the page: over HTTP/1.1, browsers open six connections to a
+ * host for all tabs together, and a seventh tab would load nothing.
+ */
 export function begin() {
-  connect();
+  const seen = () => document.visibilityState !== "hidden";
+  if (seen()) connect();
   document.addEventListener("visibilitychange", () => {
     clearTimeout(hidden);
-    if (document.visibilityState === "hidden") {
-      hidden = setTimeout(() => {
-        generation++;
-        source?.close();
-        source = null;
-        clearTimeout(retry);
-        clearInterval(poll);
-        live.connection = "connecting";
-      }, 15000);
-    } else if (!source && live.connection !== "polling") {
-      connect();
-    }
+    if (!seen()) hidden = setTimeout(pause, 1000);
+    else if (!source && live.connection !== "polling") connect();
   });
-  addEventListener("online", () => live.connection !== "live" && connect());
+  addEventListener("online", () => seen() && live.connection !== "live" && connect());
 }
