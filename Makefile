@@ -248,6 +248,11 @@ docs: ## Build the pages as a site in bin/site, and check its links
 	@python=$$($(TIMED) "Python: the site" scripts/python.sh python scripts/site.txt); \
 	text=$$(NO_MKDOCS_2_WARNING=1 "$$python" -m mkdocs build 2>&1) || { echo "$$text"; exit 1; }
 
+# The same commands and views as in the test, which compares the pictures.
+.PHONY: screenshots
+screenshots: ready chromium ## Make the pictures of docs/images by following docs/tutorial.md
+	@FAAS_INFER_PICTURES=$(CURDIR)/docs/images go test -vet=off -count=1 -timeout 20m -run '^TestGuide$$/^default$$/^tutorial$$' ./e2e
+
 # Everything that runs. make -j builds it in parallel.
 .PHONY: ready
 ready: build onnxruntime

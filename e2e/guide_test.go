@@ -34,7 +34,7 @@ var homes = []struct {
 	elsewhere bool
 	pages     []page
 }{
-	{"default", false, []page{{name: "first-function"}, {name: "programs"}, {"payloads", (*desk).payloads}, {name: "partition"}, {name: "one-machine"}}},
+	{"default", false, []page{{name: "first-function"}, {name: "programs"}, {"payloads", (*desk).payloads}, {name: "partition"}, {name: "one-machine"}, {name: "tutorial"}}},
 	{"elsewhere", true, []page{{name: "tensorflow"}, {name: "tuning"}, {name: "variants"}, {name: "access"}, {name: "troubleshooting"}}},
 }
 
@@ -89,7 +89,7 @@ func (d *desk) follow(t *testing.T, p page) {
 			t.Fatal(dir)
 		}
 	}
-	d.reader = &guide.Reader{Dir: dir, Env: slices.Clone(d.env), Patience: guidePatience, Start: d.network.start, Log: t.Output()}
+	d.reader = &guide.Reader{Dir: dir, Env: slices.Clone(d.env), Patience: guidePatience, Start: d.network.start, Look: d.looks(t), Log: t.Output()}
 	d.end = nil
 	d.awaitGatewayPorts(t)
 	if p.prepare != nil {

@@ -3,26 +3,36 @@
 // Reader.Follow.
 //
 // A page is Markdown. Its blocks "sh" and "python" are run; a block "text" shows the output
-// of the command before it. A comment on the line above a block has options:
+// of the command before it. A comment on the line above a block has options. Two comments are for
+// the console: one above its picture, and one for a button that the reader presses:
 //
 //	<!-- file: greet/bundle.yaml -->   the block is this file's content
 //	<!-- stays -->                     the command runs until the page ends
 //	<!-- fails -->                     the command's exit status is not 0
 //	<!-- figures differ -->            numbers in the output are examples
 //	<!-- not run: it needs a GPU -->   the test leaves the block out, for this reason
+//	<!-- console: #/nodes | free -->   the picture below is of this view, once it has these words
+//	<!-- press: Remove -->             the reader presses the button whose text begins so
 package guide
 
 import (
+	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 )
 
-// Block is a command to run, or a file to write.
+// Block is a command to run, a file to write, a view of the console to look at, or a button to press there.
 type Block struct {
 	// Line is the line of the page on which the block begins, from 1.
 	Line int
-	// Language is "sh" or "python" for a command. A file may have any language.
+	// Language is "sh" or "python" for a command, [Console] or [Press]. A file may have any language.
+	// Text is the command, the view's fragment of an address, or the beginning of the button's text.
 	Language, Text string
+	// Words are those that the view has when it is as the picture shows it. Image is the picture's path
+	// from the page's folder.
+	Words []string
+	Image string
 	// File is the path of the file to write, "" for a command.
 	File string
 	// Stays and Fails are the options of that name. Omitted is the reason of "not run".
@@ -32,6 +42,35 @@ type Block struct {
 	Shows string
 	// Figures is set if the numbers of Shows are examples.
 	Figures bool
+}
+
+// The languages of the blocks that are for the console.
+const (
+	Console = "console"
+	Press   = "press"
+)
+
+// picture matches a line that shows a picture, anyPicture a picture anywhere in a page.
+var (
+	picture    = regexp.MustCompile(`^!\[[^\]]+\]\(([^)]+\.png)\)$`)
+	anyPicture = regexp.MustCompile(`!\[[^\]]*\]\(([^)]+)\)`)
+)
+
+// consoleBlock returns the block of a comment that is for the console. next is the line below it.
+func consoleBlock(mark, next string) (b Block, is bool, err error) {
+	language, text, _ := strings.Cut(mark, ": ")
+	switch language {
+	case Press:
+		return Block{Language: Press, Text: text}, true, nil
+	case Console:
+		m := picture.FindStringSubmatch(next)
+		if m == nil {
+			return Block{}, true, errors.New("there is no picture below the view " + text)
+		}
+		words := strings.Split(text, " | ")
+		return Block{Language: Console, Text: words[0], Words: words[1:], Image: m[1]}, true, nil
+	}
+	return Block{}, false, nil
 }
 
 // Parse reads a page. An error names the invalid line.
@@ -45,7 +84,16 @@ func Parse(text string) ([]Block, error) {
 	for i := 0; i < len(lines); i++ {
 		line := strings.TrimSpace(lines[i])
 		if mark, is := comment(line); is {
-			marks = append(marks, mark)
+			b, is, err := consoleBlock(mark, strings.TrimSpace(strings.Join(lines[i+1:min(i+2, len(lines))], "")))
+			switch {
+			case err != nil:
+				return nil, fmt.Errorf("line %d: %w", i+1, err)
+			case is:
+				b.Line = i + 1
+				blocks = append(blocks, b)
+			default:
+				marks = append(marks, mark)
+			}
 			continue
 		}
 		language, is := strings.CutPrefix(line, "```")
@@ -90,7 +138,7 @@ func comment(line string) (string, bool) {
 	if !opens || !closes {
 		return "", false
 	}
-	for _, known := range []string{"file: ", "not run: ", "stays", "fails", "figures differ"} {
+	for _, known := range []string{"file: ", "not run: ", "stays", "fails", "figures differ", Console + ": ", Press + ": "} {
 		if strings.HasPrefix(inner, known) {
 			return inner, true
 		}

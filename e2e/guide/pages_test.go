@@ -36,7 +36,7 @@ func TestPages(t *testing.T) {
 var (
 	madeFolder   = regexp.MustCompile(`mkdir (?:-p )?\.\./([a-z-]+)`)
 	madeFunction = regexp.MustCompile(`(?:faas-cli deploy --name|faas-cli new --lang [a-z-]+) ([a-z0-9-]+)`)
-	madeImage    = regexp.MustCompile(`--root \S+ --image ([a-z0-9-]+)`)
+	madeImage    = regexp.MustCompile(`faas-infer (?:model )?bundle .*--image ([a-z0-9-]+)`)
 	madeSecret   = regexp.MustCompile(`secret create ([a-z0-9-]+)`)
 	inStack      = regexp.MustCompile(`(?m)^  ([a-z0-9-]+):\n    (?:image|lang|skip_build):`)
 	listens      = regexp.MustCompile(`(?:--listen[a-z-]*|http\.server|-l) (?:127\.0\.0\.1)?:?([0-9]{4,5})`)

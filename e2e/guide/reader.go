@@ -26,6 +26,8 @@ type Reader struct {
 	Patience time.Duration
 	// Start starts the processes of the shell, [exec.Cmd.Start] if it is nil.
 	Start func(*exec.Cmd) error
+	// Look looks at a view of the console or presses a button there. Without it, pages that ask for that fail.
+	Look func(context.Context, Block) error
 	// Log gets a line for each command, with the time that it took.
 	Log io.Writer
 }
@@ -86,6 +88,11 @@ func (r *Reader) do(ctx context.Context, s *shell, b Block) (printed string, c *
 	defer cancel()
 	text := r.replace(b.Text)
 	switch {
+	case b.Language == Console || b.Language == Press:
+		if r.Look == nil {
+			return "", nil, errors.New("there is no browser for the console")
+		}
+		return "", nil, r.Look(ctx, b)
 	case b.File != "":
 		return "", nil, write(filepath.Join(s.in, filepath.FromSlash(b.File)), text)
 	case b.Stays:

@@ -12,6 +12,15 @@ import { WhatIf } from "./whatif.js";
 
 const parts = [["", "Overview"], ["decisions", "Decisions"], ["try", "Try it"], ["what-if", "What if"], ["logs", "Logs"], ["deployment", "Deployment"]];
 
+/** A series over its whole span, in seconds: where the function is younger, it has no values. */
+function whole(series, span, step) {
+  const missing = series?.at?.length ? Math.round(span / step) - series.at.length : 0;
+  if (missing <= 0) return series;
+  const first = series.at[0], none = Array(missing).fill(null);
+  return Object.fromEntries(Object.entries(series).map(([name, values]) => [name, !Array.isArray(values) ? values
+    : [...(name === "at" ? none.map((_, i) => first - (missing - i) * step) : none), ...values]]));
+}
+
 /** What the provider knows of one function: the live figures, completed by those that it is asked for. */
 function useDetail(namespace, name, span) {
   const [detail, setDetail] = useState(null), [failure, setFailure] = useState(null), asked = useRef({ at: 0, busy: false });
@@ -24,7 +33,7 @@ function useDetail(namespace, name, span) {
       const [window, step] = span === "1h" ? ["1h", "30s"] : ["10m", "10s"];
       const stats = await call(query("system/stats", { namespace, function: name, window, step }));
       const f = (stats.functions ?? []).find((x) => x.name === name);
-      setDetail(f ?? null);
+      setDetail(f ? { ...f, series: span === "1h" ? whole(f.series, 3600, 30) : whole(f.series, 600, 10) } : null);
       setFailure(f ? null : { message: `There is no function ${name}.`, status: 404 });
     } catch (e) {
       if (e.status === 404) setDetail(null);
