@@ -39,9 +39,9 @@ var homes = []struct {
 }
 
 // others are the pages that this test skips: the index, the reference, the table of
-// formats and those that answer questions, which have no commands to follow, the pages about a cluster, which package
+// formats, the console's views and those that answer questions, which have no commands to follow, the pages about a cluster, which package
 // e2e/kubernetes tests, and the page about GPUs, which the tests' machine does not have.
-var others = []string{"README", "reference", "models", "faq", "glossary", "comparison", "kubernetes", "from-faas-netes", "gpus"}
+var others = []string{"README", "reference", "models", "console", "faq", "glossary", "comparison", "kubernetes", "from-faas-netes", "gpus"}
 
 // Every command of the guide does what the guide says. A reader follows the pages one after another in one home, with
 // what the earlier ones left there. The guide's TestPagesShareNoNames checks that any order would do.
@@ -90,6 +90,9 @@ func (d *desk) follow(t *testing.T, p page) {
 		}
 	}
 	d.reader = &guide.Reader{Dir: dir, Env: slices.Clone(d.env), Patience: guidePatience, Start: d.network.start, Look: d.looks(t), Log: t.Output()}
+	if os.Getenv(picturesVar) == "" { // Only the pictures show a whole minute.
+		d.reader.Replace = []string{"sleep 60", "sleep 1"}
+	}
 	d.end = nil
 	d.awaitGatewayPorts(t)
 	if p.prepare != nil {

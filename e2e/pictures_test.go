@@ -27,7 +27,7 @@ import (
 const picturesVar = "FAAS_INFER_PICTURES"
 
 // pictureSize is the size of the pictures of the console.
-var pictureSize = image.Pt(1000, 700)
+var pictureSize = image.Pt(1000, 620)
 
 // headingsOf gives the headings of a view. Figures and sentences differ each time; these do not.
 const headingsOf = `[...document.querySelectorAll("h1, h2, .tabs a, .tiles dt, [role=columnheader]")]

@@ -50,10 +50,10 @@ const (
 	Press   = "press"
 )
 
-// picture matches a line that shows a picture, anyPicture a picture anywhere in a page.
+// picture matches a line that shows a picture, anyPicture one anywhere in a page.
 var (
 	picture    = regexp.MustCompile(`^!\[[^\]]+\]\(([^)]+\.png)\)$`)
-	anyPicture = regexp.MustCompile(`!\[[^\]]*\]\(([^)]+)\)`)
+	anyPicture = regexp.MustCompile(`!\[[^\]]*\]\(([^)]+\.png)\)`)
 )
 
 // consoleBlock returns the block of a comment that is for the console. next is the line below it.
