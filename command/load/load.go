@@ -5,6 +5,7 @@
 package load
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,7 +52,10 @@ stalled server therefore counts.
 By default, load sends random inputs for the function's model. It asks the function
 for the model's inputs (Open Inference Protocol: GET URL/v2/models/NAME). --model reads
 the inputs from an ONNX file instead and uses valid indices for integer inputs. --body
-sends a file unchanged.`,
+sends a file unchanged.
+
+Ctrl-C ends the sending, and load prints the figures of the requests so far. A second one prints
+nothing.`,
 		Example: `  faas-infer load --url http://127.0.0.1:8080/function/mnist --rate 200 --duration 20s --poisson --slo 50ms
   faas-infer load --url http://127.0.0.1:8080/function/dssm --model dssm.onnx --rate 500 --json
   faas-infer load --url http://127.0.0.1:8080/function/mnist --body request.json --rate 50`,
@@ -96,11 +100,12 @@ func (f *loadFlags) run(c *cobra.Command) error {
 	}
 	f.options.Targets = []Target{f.target}
 	f.options.Progress = c.ErrOrStderr()
-	result, err := Run(c.Context(), f.options)
+	f.options.Until = c.Context() // The requests in flight get their answers, and the figures are printed.
+	result, err := Run(context.WithoutCancel(c.Context()), f.options)
 	if err != nil {
 		return err
 	}
-	return f.print(c.OutOrStdout(), &result.Targets[0])
+	return cmp.Or(f.print(c.OutOrStdout(), &result.Targets[0]), c.Context().Err())
 }
 
 func (f *loadFlags) print(w io.Writer, r *TargetResult) error {

@@ -26,6 +26,8 @@ type Options struct {
 	// MinWithin, if positive, ends the run once fewer than this share of all its requests can be
 	// answered well within their SLO. Requests that are not due by then are not part of the result.
 	MinWithin float64
+	// Until, if it is not nil, ends the sending when it ends. The result is then of the requests sent before.
+	Until context.Context
 	// Progress, if it is a terminal, gets a progress bar.
 	Progress io.Writer
 	// Observe, if set, is called for every request once the last is answered, in the
@@ -90,6 +92,9 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 		pools[i].missed = missed
 	}
 	began, sent, elapsed, err := drive(ctx, o, arrivals, pools)
+	if err == nil && sent == 0 && o.Until != nil {
+		err = o.Until.Err()
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +128,11 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 func drive(ctx context.Context, o Options, arrivals []arrival, pools []*pool) (
 	began time.Time, sent int, elapsed time.Duration, err error,
 ) {
-	pace, err := newPacer(ctx)
+	until := o.Until
+	if until == nil {
+		until = ctx
+	}
+	pace, err := newPacer(until)
 	if err != nil {
 		return began, 0, 0, err
 	}
@@ -131,14 +140,14 @@ func drive(ctx context.Context, o Options, arrivals []arrival, pools []*pool) (
 	bar := newProgress(o.Progress, o.Duration)
 	bar.begin(pace.start)
 	defer bar.finish()
-	sent, err = send(ctx, pace, arrivals, pools)
+	sent, err = send(until, pace, arrivals, pools)
 	for _, p := range pools {
 		p.finish()
 	}
 	if ctx.Err() != nil {
 		return began, 0, 0, ctx.Err()
 	}
-	if err != nil {
+	if err != nil && until.Err() == nil {
 		return began, 0, 0, fmt.Errorf("waiting for the next request's time: %w", err)
 	}
 	if elapsed = pace.now(); sent == len(arrivals) {

@@ -202,6 +202,28 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	}
 }
 
+// Until ends only the sending: the requests in flight get their answers, and the result is of those sent.
+func TestRunSendsUntil(t *testing.T) {
+	until, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	s := serve(t, func(http.ResponseWriter, *http.Request) { cancel() })
+	o := Options{
+		Targets:  []Target{{Name: "hour", URL: s.URL, Rate: 1}},
+		Duration: time.Hour,
+		Until:    until,
+	}
+	r, err := Run(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := r.Targets[0]; got.Requests == 0 || got.Requests > 60 || got.Good != got.Requests {
+		t.Errorf("%d of %d requests were answered, want all that were sent", got.Good, got.Requests)
+	}
+	if _, err := Run(t.Context(), o); !errors.Is(err, context.Canceled) {
+		t.Errorf("nothing was sent, and the error is %v", err)
+	}
+}
+
 // The generator's own lag is part of the latency, and the result reports it.
 func TestLagIsCharged(t *testing.T) {
 	s := serve(t, func(http.ResponseWriter, *http.Request) {})
