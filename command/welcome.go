@@ -15,7 +15,6 @@ func (f *upFlags) welcome(out io.Writer, s *runningProvider, url string, functio
 	if f.gateway == stockGateway {
 		fmt.Fprintf(out, "Gateway    %s        web interface %s/ui/\n", url, url)
 	}
-	fmt.Fprintf(out, "Console    %s/ui/\n", provider)
 	fmt.Fprintf(out, `Provider   %s
 Console    %s/ui/
 Metrics    %s/metrics
