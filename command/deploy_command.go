@@ -1,7 +1,6 @@
 package command
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -16,7 +15,7 @@ import (
 // deployFlags are the flags of "deploy".
 type deployFlags struct {
 	*functionsClient
-	file        string
+	stack       string
 	annotations []string
 	wait        bool
 }
@@ -31,8 +30,9 @@ func newDeployCommand() *cobra.Command {
 name, as "faas-cli deploy" does. An update keeps the earlier revision until the new one can serve. With --wait,
 deploy returns once the new revisions serve (see "faas-infer wait"), and says until then why not.
 
-It calls the provider at --url, otherwise the file's gateway, otherwise $OPENFAAS_URL. It builds nothing: make the
-images' bundles first, with "faas-infer bundle", or use "faas-cli up".`,
+It calls the provider at --url, otherwise the file's gateway if that is not the default, ` + localProvider + `,
+otherwise $OPENFAAS_URL. It builds nothing: make the images' bundles first, with "faas-infer bundle", or use
+"faas-cli up".`,
 		Example: `  faas-infer deploy
   faas-infer deploy -f my/stack.yml mnist --wait --timeout 2m
   faas-infer deploy --annotation com.openfaas.slo.latency=100ms`,
@@ -43,7 +43,7 @@ images' bundles first, with "faas-infer bundle", or use "faas-cli up".`,
 	}
 	flags := c.Flags()
 	f.registerClient(flags)
-	flags.StringVarP(&f.file, "file", "f", "stack.yml", "`file` with the functions")
+	flags.StringVarP(&f.stack, "file", "f", "stack.yml", "`file` with the functions")
 	flags.StringArrayVar(&f.annotations, "annotation", nil, "`KEY=VALUE` that replaces an annotation of all these functions; may be repeated")
 	flags.BoolVar(&f.wait, "wait", false, "wait until the deployed revisions serve")
 	flags.DurationVar(&f.timeout, "timeout", 5*time.Minute, "how long --wait waits for all functions")
@@ -53,11 +53,11 @@ images' bundles first, with "faas-infer bundle", or use "faas-cli up".`,
 
 // run deploys the functions and waits for them if that was asked for.
 func (f *deployFlags) run(ctx context.Context, names []string, out, say io.Writer) error {
-	functions, gateway, err := readStack(f.file)
+	functions, gateway, err := readStack(f.stack)
 	if err != nil {
 		return err
 	}
-	if functions, err = chosen(functions, names, f.file); err != nil {
+	if functions, err = chosen(functions, names, f.stack); err != nil {
 		return err
 	}
 	for i := range functions {
@@ -65,7 +65,7 @@ func (f *deployFlags) run(ctx context.Context, names []string, out, say io.Write
 			return err
 		}
 	}
-	f.url = cmp.Or(f.url, gateway)
+	f.gateway, f.file = gateway, f.stack
 	base, err := f.base()
 	if err != nil {
 		return err
@@ -147,7 +147,7 @@ func (f *stackFunction) annotate(values []string) error {
 
 // completeFile completes names of functions of the file.
 func (f *deployFlags) completeFile(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	functions, _, err := readStack(f.file)
+	functions, _, err := readStack(f.stack)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

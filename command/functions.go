@@ -59,6 +59,18 @@ func (a *functionsClient) all(ctx context.Context) ([]types.FunctionStatus, erro
 	return all, nil
 }
 
+// checkNamespace refuses a --namespace that the provider does not have. If the provider does not tell, it returns nil.
+func (a *functionsClient) checkNamespace(ctx context.Context) error {
+	var all []string
+	if a.namespace == "" {
+		return nil
+	}
+	if _, err := a.fetch(ctx, http.MethodGet, "/namespaces", nil, &all); err != nil || slices.Contains(all, a.namespace) {
+		return nil //nolint:nilerr // Other providers of OpenFaaS need not have the route.
+	}
+	return fmt.Errorf("there is no namespace %s; there are %s", a.namespace, strings.Join(all, ", "))
+}
+
 // address completes a function's name, which may be NAME.NAMESPACE, with --namespace.
 func (a *functionsClient) address(name string) (function, namespace string) {
 	function, namespace, _ = strings.Cut(name, ".")
@@ -135,6 +147,11 @@ the instances that are ready and planned, and the requests answered since the pr
 			all, err := a.all(c.Context())
 			if err != nil {
 				return err
+			}
+			if len(all) == 0 {
+				if err := a.checkNamespace(c.Context()); err != nil {
+					return err
+				}
 			}
 			return a.out.Print(c.OutOrStdout(), all, func() *report.Table { return listTable(all, time.Now()) })
 		},

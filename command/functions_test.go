@@ -50,6 +50,10 @@ func (f *fakeProvider) serve(t *testing.T) (url string) {
 			io.WriteString(w, `[{"name":"words","image":"words:v1","namespace":"team-a","replicas":1,"availableReplicas":1}]`)
 			return
 		}
+		if r.URL.Query().Get("namespace") == "nosuch" {
+			io.WriteString(w, "[]")
+			return
+		}
 		fmt.Fprintf(w, "[%s,%s]", f.digits(), broken)
 	})
 	routes.HandleFunc("/system/function/{name}", func(w http.ResponseWriter, r *http.Request) {
@@ -158,6 +162,8 @@ func TestListAndLogs(t *testing.T) {
 	for _, c := range []struct{ call, want, wrong string }{
 		{"list", "digits  openfaas-fn  digits:v1       50ms    2/2         0", ""},
 		{"list -n team-a", "words  team-a", ""},
+		{"list -n nosuch", "", "there is no namespace nosuch; there are openfaas-fn, team-a"},
+		{"status -n nosuch", "", "there is no namespace nosuch"},
 		{"list -o json", `"availableReplicas": 2`, ""},
 		{"list -o xml", "", "it must be one of table, wide, json, yaml"},
 		{"logs digits", "loaded\n", ""},
@@ -214,7 +220,7 @@ func TestLogin(t *testing.T) {
 		_, err := commandtest.Execute(t, root, "login", "--password-stdin")
 		return err
 	}
-	if err := from("wrong"); err == nil || !strings.Contains(err.Error(), "refuses the user and password") {
+	if err := from("wrong"); err == nil || !strings.Contains(err.Error(), "refuses this user and password") || strings.Contains(err.Error(), "login") {
 		t.Errorf("a wrong password: %v", err)
 	}
 	if _, err := execute(t, "list"); err == nil || !strings.Contains(err.Error(), "faas-infer login") {
@@ -280,7 +286,7 @@ functions:
 		{"deploy digits --annotation latency", "", "it must be KEY=VALUE"},
 		{"deploy", "", "wrong was not deployed: com.openfaas.slo.latency: it must be a duration"},
 		{"deploy -f none.yml", "", "none.yml"},
-		{"deploy digits --url http://127.0.0.1:1", "", "faas-infer up"},
+		{"deploy digits --url http://127.0.0.1:1", "", "127.0.0.1:1 (--url); start one with faas-infer up"},
 	} {
 		out, err := called(t, c.call)
 		if !strings.Contains(out, c.want) || (c.wrong == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), c.wrong) {

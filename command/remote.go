@@ -35,6 +35,8 @@ type remote struct {
 	// prefix begins the paths of the routes. kind says what kind of provider the URL must
 	// lead to, for the error about another server.
 	prefix, kind string
+	// gateway is the URL that a file names, "" for none, and file that file.
+	gateway, file string
 
 	url, user, passwordFile string
 	// password is that of a user who logs in, otherwise "".
@@ -43,18 +45,22 @@ type remote struct {
 	out      report.Output
 }
 
-// address returns the provider's URL, and what has set it. As for faas-cli, a variable may leave the scheme out.
+// address returns the provider's URL, and what has set it. As for faas-cli, a file's gateway counts before the
+// variable unless it is the default, and a URL may leave the scheme out.
 func (a *remote) address() (at, from string) {
-	variable := os.Getenv(urlEnv)
-	switch {
+	at, from = localProvider, "the default"
+	switch variable := os.Getenv(urlEnv); {
 	case a.url != "":
-		return a.url, "--url"
-	case variable == "":
-		return localProvider, "--url"
-	case !strings.HasPrefix(variable, "http"):
-		variable = "http://" + variable
+		at, from = a.url, "--url"
+	case a.gateway != "" && strings.TrimRight(a.gateway, "/") != localProvider:
+		at, from = a.gateway, a.file+"'s gateway"
+	case variable != "":
+		at, from = variable, urlEnv
 	}
-	return variable, urlEnv
+	if !strings.Contains(at, "://") {
+		at = "http://" + at
+	}
+	return at, from
 }
 
 // register adds the client's flags.
@@ -169,7 +175,8 @@ func (a *remote) send(ctx context.Context, method, path string, body any) (*http
 	}
 	response, err := http.DefaultClient.Do(request)
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		return nil, fmt.Errorf("no provider runs at %s; start one with faas-infer up, or give its --url: %w", base.Redacted(), err)
+		_, from := a.address()
+		return nil, fmt.Errorf("no provider runs at %s (%s); start one with faas-infer up, or give its --url: %w", base.Redacted(), from, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w; is a provider running there?", err)
@@ -178,7 +185,10 @@ func (a *remote) send(ctx context.Context, method, path string, body any) (*http
 		return response, nil
 	}
 	defer response.Body.Close()
-	answer, _ := io.ReadAll(io.LimitReader(response.Body, 64<<10)) // The status says enough.
+	answer, _ := io.ReadAll(io.LimitReader(response.Body, 64<<10))          // The status says enough.
+	if response.StatusCode == http.StatusUnauthorized && a.password != "" { // The user is logging in.
+		return nil, fmt.Errorf("the provider at %s refuses this user and password; %q keeps those that it takes in STATE/secrets", base.Redacted(), "faas-infer up")
+	}
 	if response.StatusCode == http.StatusUnauthorized {
 		return nil, fmt.Errorf("the provider refuses the user and password%s; log in with faas-infer login, or give --user and --password-file", source)
 	}

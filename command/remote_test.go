@@ -39,14 +39,17 @@ func TestRemoteCredentials(t *testing.T) {
 	}
 }
 
-// The flag counts before the variable of faas-cli, and that before the default.
+// As for faas-cli, the flag counts before a file's gateway that is not the default, that before the variable, and that
+// before the default.
 func TestRemoteURL(t *testing.T) {
-	for _, c := range []struct{ flag, variable, want, from string }{
-		{"", "", "http://127.0.0.1:8080", "--url"}, {"http://flag", "http://variable", "http://flag", "--url"},
-		{"", "https://variable:1/", "https://variable:1/", "OPENFAAS_URL"}, {"", "variable:1", "http://variable:1", "OPENFAAS_URL"},
+	for _, c := range []struct{ flag, gateway, variable, want, from string }{
+		{"", "", "", localProvider, "the default"}, {"http://flag", "http://gateway", "http://variable", "http://flag", "--url"},
+		{"", "", "https://variable:1/", "https://variable:1/", "OPENFAAS_URL"}, {"", "", "variable:1", "http://variable:1", "OPENFAAS_URL"},
+		{"", "http://gateway", "http://variable", "http://gateway", "stack.yml's gateway"}, {"", localProvider + "/", "", localProvider, "the default"},
+		{"", localProvider, "http://variable", "http://variable", "OPENFAAS_URL"}, {"127.0.0.1:1", "", "", "http://127.0.0.1:1", "--url"},
 	} {
 		t.Setenv("OPENFAAS_URL", c.variable)
-		if at, from := (&remote{url: c.flag}).address(); at != c.want || from != c.from {
+		if at, from := (&remote{url: c.flag, gateway: c.gateway, file: "stack.yml"}).address(); at != c.want || from != c.from {
 			t.Errorf("%+v: %s from %s", c, at, from)
 		}
 	}

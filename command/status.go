@@ -180,12 +180,15 @@ func (a *functionsClient) named(names []string, function, namespace string) bool
 	})
 }
 
-// missing returns an error if a named function is not among the rows.
+// missing returns an error if a named function is not among the rows, or if there is no such namespace.
 func (a *functionsClient) missing(ctx context.Context, names []string, rows []statusRow) error {
 	for _, name := range names {
 		if !slices.ContainsFunc(rows, func(r statusRow) bool { return a.named([]string{name}, r.Name, r.Namespace) }) {
 			return a.unknown(ctx, name, errors.New("it is not in the provider's answer"))
 		}
+	}
+	if len(rows) == 0 {
+		return a.checkNamespace(ctx)
 	}
 	return nil
 }
