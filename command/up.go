@@ -20,7 +20,8 @@ func newUpCommand() *cobra.Command {
 		Long: `up starts the provider, deploys the functions of stack.yml and runs until Ctrl-C. The
 provider serves functions, asynchronous requests and OpenFaaS's API at --listen, where
 faas-cli finds them. If an image names an architecture of "faas-infer model make" and has
-no bundle yet, up makes the bundle.
+no bundle yet, up makes the bundle. It deploys stack.yml at each start, and says where that undoes
+a change or a removal made since the last start.
 
 With --demo, up sends the functions an open-loop Poisson load, prints a table, and stops.
 
@@ -130,7 +131,7 @@ func (f *upFlags) run(ctx context.Context, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	added, err := deploy(ctx, client, functions)
+	added, err := f.deployStack(ctx, s, client, functions, out)
 	if f.demo { // The demo restores the state, even if it is interrupted.
 		defer func() {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), demoRemoval)
