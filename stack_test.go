@@ -1,6 +1,8 @@
 package main
 
 import (
+	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -39,5 +41,12 @@ func TestStackFile(t *testing.T) {
 	}
 	if len(services.Functions) != 2 {
 		t.Errorf("%d functions, want 2", len(services.Functions))
+	}
+	// The README's function is that of the file, and can be copied.
+	_, shown, _ := strings.Cut(document(t, "README.md"), "```yaml\n")
+	shown, _, _ = strings.Cut(shown, "```")
+	copied, err := stack.ParseYAMLData([]byte(shown), "", "", true)
+	if err != nil || !reflect.DeepEqual(copied.Functions["mnist"], services.Functions["mnist"]) {
+		t.Errorf("the README's function differs, or: %v", err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drone/envsubst"
 	"github.com/openfaas/faas-provider/types"
 	sdk "github.com/openfaas/go-sdk"
 	"github.com/openfaas/go-sdk/stack"
@@ -51,7 +52,7 @@ func (f stackFunction) slo() time.Duration {
 
 // readStack reads a stack.yml with faas-cli's own parser, by name, and the gateway that it names.
 func readStack(file string) (out []stackFunction, gateway string, err error) {
-	services, err := stack.ParseYAMLFile(file, "", "", true)
+	services, err := parseStack(file)
 	if err != nil {
 		return nil, "", fmt.Errorf("read %s: %w", file, err)
 	}
@@ -82,6 +83,30 @@ func readStack(file string) (out []stackFunction, gateway string, err error) {
 	}
 	slices.SortFunc(out, func(a, b stackFunction) int { return strings.Compare(a.Service, b.Service) })
 	return out, services.Provider.GatewayURL, nil
+}
+
+// parseStack parses a stack.yml, or that at a URL. It finds errors first that faas-cli's parser prints, or does not
+// explain.
+func parseStack(file string) (*stack.Services, error) {
+	if u, err := url.Parse(file); err == nil && u.Scheme != "" {
+		return stack.ParseYAMLFile(file, "", "", true)
+	}
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	text, err := envsubst.EvalEnv(string(raw))
+	if err != nil {
+		return nil, err
+	}
+	var services stack.Services
+	if err := yaml.Unmarshal([]byte(text), &services); err != nil {
+		return nil, err
+	}
+	if services.Provider.Name == "" {
+		return nil, errors.New("it names no provider; add these lines:\nprovider:\n  name: openfaas")
+	}
+	return stack.ParseYAMLData([]byte(text), "", "", false)
 }
 
 // variablesOf returns a function's variables: those of its files, in order, and its own.

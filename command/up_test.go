@@ -68,15 +68,25 @@ func TestReadStack(t *testing.T) {
 
 func TestReadStackFails(t *testing.T) {
 	dir := t.TempDir()
-	for name, text := range map[string]string{
-		"empty.yml":  "version: 1.0\nprovider:\n  name: openfaas\nfunctions: {}\n",
-		"broken.yml": "functions: [",
+	printed, err := os.Create(filepath.Join(dir, "printed"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func(stdout *os.File) { os.Stdout = stdout }(os.Stdout)
+	os.Stdout = printed
+	for name, c := range map[string]struct{ text, want string }{
+		"empty.yml":  {"version: 1.0\nprovider:\n  name: openfaas\nfunctions: {}\n", "add one under functions"},
+		"broken.yml": {"functions: [", "yaml"},
+		"part.yml":   {"functions:\n  f:\n    image: f:v1\n", "it names no provider; add"},
 	} {
 		file := filepath.Join(dir, name)
-		write(t, file, text)
-		if _, _, err := readStack(file); err == nil || !strings.Contains(err.Error(), name) {
+		write(t, file, c.text)
+		if _, _, err := readStack(file); err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+	if text, err := os.ReadFile(printed.Name()); err != nil || len(text) > 0 || printed.Close() != nil {
+		t.Errorf("it prints %q %v", text, err)
 	}
 	if _, _, err := readStack(filepath.Join(dir, "absent.yml")); err == nil || !strings.Contains(err.Error(), "absent.yml") {
 		t.Errorf("absent: %v", err)
