@@ -143,6 +143,9 @@ func examineDir(part, dir, other string) diagnosis {
 		at = filepath.Dir(at)
 	}
 	probe, err := os.MkdirTemp(at, ".doctor-*") // Access rights do not tell about read-only file systems.
+	if err != nil && at != dir {
+		return diagnosis{part, blocked, fmt.Sprintf("%s is not there and cannot be made in %s: %v", dir, at, errors.Unwrap(err)), "make it for this user, or " + other}
+	}
 	if err != nil {
 		return diagnosis{part, blocked, fmt.Sprintf("%s cannot be written: %v", at, err), "make it writable for this user, or " + other}
 	}
@@ -179,7 +182,7 @@ func examinePort(listen string) diagnosis {
 			}
 		}
 	}
-	d.State, d.Found, d.Fix = blocked, err.Error(), "stop the program that has it (ss -ltnp shows it), or give another address with --listen"
+	d.State, d.Found, d.Fix = blocked, err.Error(), addressFix(err, "stop the program that has it (ss -ltnp shows it), or give another address with --listen")
 	return d
 }
 

@@ -25,6 +25,7 @@ func TestDoctor(t *testing.T) {
 		{"--listen " + taken.Addr().String(), "address"},
 		{"--listen 127.0.0.1:0 --state " + file + "/state", "state directory"},
 		{"--listen nowhere", "address"},
+		{"--listen 127.0.0.1:0 --state /proc/none/state", "state directory"},
 	} {
 		out, err := execute(t, append([]string{"doctor", "-o", "json"}, strings.Fields(c.arguments)...)...)
 		var found []diagnosis
@@ -35,6 +36,9 @@ func TestDoctor(t *testing.T) {
 		for _, d := range found {
 			if d.State != healthy && d.Fix == "" || d.Found == "" {
 				t.Errorf("%s: no fix for %+v", c.arguments, d)
+			}
+			if strings.Contains(c.arguments, "nowhere") && strings.Contains(d.Fix, "stop") || strings.Contains(d.Found, "/proc cannot") {
+				t.Errorf("%s: a wrong fix for %+v", c.arguments, d)
 			}
 			if d.State == blocked {
 				blocks = append(blocks, d.Part)

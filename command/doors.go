@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/pflag"
 
@@ -45,12 +46,20 @@ func (s *runningProvider) openDoors() error {
 	for _, d := range all {
 		l, err := web.Listen(d.address)
 		if err != nil {
-			return fmt.Errorf("%s: %w; if a provider is running already, stop it, or give another address", d.flag, err)
+			return fmt.Errorf("%s: %w; %s", d.flag, err, addressFix(err, "if a provider is running already, stop it, or give another address"))
 		}
 		d.listener = l
 		s.doors = append(s.doors, d)
 	}
 	return nil
+}
+
+// addressFix says what to do about an error of listening at an address: taken if another program has it.
+func addressFix(err error, taken string) string {
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return taken
+	}
+	return "give an address of this machine, HOST:PORT, at which this user may listen"
 }
 
 // checkApart refuses an address that two flags have: the process would wait for the port that it has itself. Addresses

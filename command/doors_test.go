@@ -77,4 +77,8 @@ func TestOneAddressForTwoFlags(t *testing.T) {
 	if err := (&runningProvider{flags: f}).openDoors(); err == nil || !strings.Contains(err.Error(), "--listen 127.0.0.1:65000 and --listen-data") {
 		t.Error(err)
 	}
+	f = &ProviderFlags{listen: "127.0.0.1:99999"}
+	if err := (&runningProvider{flags: f}).openDoors(); err == nil || strings.Contains(err.Error(), "stop") || !strings.Contains(err.Error(), "give an address") {
+		t.Error(err)
+	}
 }

@@ -57,6 +57,9 @@ func refuseUnknown(c *cobra.Command) {
 	}
 	c.Args = func(c *cobra.Command, words []string) error {
 		if err := validate(c, words); err != nil {
+			if strings.HasSuffix(err.Error(), fmt.Sprintf("for %q", c.CommandPath())) && !c.HasSubCommands() { // Of [cobra.NoArgs].
+				err = fmt.Errorf("%s takes no arguments, but was given %q", c.CommandPath(), words[0])
+			}
 			return usage(seeHelp(c, err))
 		}
 		return usage(errors.Join(c.ValidateRequiredFlags(), c.ValidateFlagGroups()))
@@ -90,10 +93,10 @@ func wrongFlag(c *cobra.Command, err error) error {
 		var names []string
 		c.Flags().VisitAll(func(f *pflag.Flag) {
 			if !f.Hidden {
-				names = append(names, f.Name)
+				names = append(names, "--"+f.Name)
 			}
 		})
-		err = fmt.Errorf("%w%s", err, didYouMean(similar(unknown.GetSpecifiedName(), names)))
+		err = fmt.Errorf("%w%s", err, didYouMean(similar("--"+unknown.GetSpecifiedName(), names)))
 	}
 	return usage(seeHelp(c, err))
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/openfaas/faas-provider/types"
 	"github.com/spf13/cobra"
 
+	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
 	"github.com/faas-infer/faas-infer/provider/decisions"
@@ -124,18 +125,20 @@ func (y *whyCommand) print(out io.Writer, a whyAnswer) error {
 	}
 	f := a.Function
 	var text strings.Builder
-	fmt.Fprintf(&text, "%s.%s: %d of %d instances ready, image %s\n", f.Name, f.Namespace, f.AvailableReplicas, f.Replicas, f.Image)
+	width := report.Width(out)
+	line := func(prefix, said string) { text.WriteString(report.Wrapped(prefix, decisions.Printable(said), width)) }
+	line("", fmt.Sprintf("%s.%s: %d of %d instances ready, image %s", f.Name, f.Namespace, f.AvailableReplicas, f.Replicas, f.Image))
 	for _, about := range []struct{ key, name string }{
 		{annotation.InferProblem, "Problem"}, {annotation.InferProgress, "Progress"}, {annotation.InferPlan, "Plan"}, {annotation.InferReach, "Sizes"},
 	} {
 		if said := note(f, about.key); said != "" {
-			fmt.Fprintf(&text, "%s: %s\n", about.name, said)
+			line(about.name+": ", said)
 		}
 	}
 	if len(a.Events.Events) == 0 {
-		fmt.Fprintln(&text, "Nothing was decided about it since the provider started.")
+		line("", "Nothing was decided about it since the provider started.")
 	}
-	if _, err := io.WriteString(out, decisions.Printable(text.String())); err != nil {
+	if _, err := io.WriteString(out, text.String()); err != nil {
 		return err
 	}
 	for _, d := range a.Events.Events {
@@ -151,6 +154,6 @@ func (y *whyCommand) printOne(out io.Writer, d decisions.Decision) error {
 	if y.out.Raw() {
 		return json.NewEncoder(out).Encode(d)
 	}
-	_, err := fmt.Fprintf(out, "%s  %s\n", d.At.Local().Format(time.DateTime), decisions.Printable(d.Text))
+	_, err := io.WriteString(out, report.Wrapped(d.At.Local().Format(time.DateTime)+"  ", decisions.Printable(d.Text), report.Width(out)))
 	return err
 }

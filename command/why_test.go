@@ -42,6 +42,7 @@ func TestWhyCommand(t *testing.T) {
 		}
 	}))
 	defer s.Close()
+	t.Setenv("COLUMNS", "")
 	for _, c := range []struct {
 		args  string
 		want  []string

@@ -106,13 +106,10 @@ func (t *Table) Add(values ...any) {
 	t.Rows = append(t.Rows, row)
 }
 
-// Write prints the table within the width of w's terminal. A wide one has all columns, whole.
+// Write prints the table within the width of w's terminal. A wide one has all columns, whole; of these only the
+// long texts are within the width.
 func (t *Table) Write(w io.Writer, wide bool) error {
-	width := Width(w)
-	if wide {
-		width = 0
-	}
-	_, err := io.WriteString(w, t.format(width, wide))
+	_, err := io.WriteString(w, t.format(Width(w), wide))
 	return err
 }
 
@@ -124,7 +121,7 @@ const (
 	least  = 6
 )
 
-// format returns the table with lines of at most width characters, 0 for any length.
+// format returns the table with lines of at most width characters, 0 for any length. A wide one may be wider.
 func (t *Table) format(width int, wide bool) string {
 	var columns []Column
 	rows := make([][]string, len(t.Rows)+1)
@@ -145,7 +142,10 @@ func (t *Table) format(width int, wide bool) string {
 			long, rows[i] = append(long, row[last]), row[:last]
 		}
 	}
-	sizes := shrink(widths(rows), width)
+	sizes := widths(rows)
+	if !wide {
+		sizes = shrink(sizes, width)
+	}
 	var b strings.Builder
 	for i, row := range rows {
 		if i == 0 && strings.Join(row, "") == "" {
@@ -215,6 +215,16 @@ func shortened(text string, width int) string {
 		return text
 	}
 	return string([]rune(text)[:width-1]) + "…"
+}
+
+// Wrapped returns a text after a prefix, as lines of at most width characters that begin below each other; 0 stands
+// for any width.
+func Wrapped(prefix, text string, width int) string {
+	if width == 0 {
+		return prefix + text + "\n"
+	}
+	n := utf8.RuneCountInString(prefix)
+	return prefix + strings.Join(wrap(text, max(width-n, least)), "\n"+strings.Repeat(" ", n)) + "\n"
 }
 
 // wrap breaks a text at spaces into lines of at most width characters. A longer word is broken, too.

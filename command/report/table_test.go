@@ -37,6 +37,12 @@ func TestTableFitsTheTerminal(t *testing.T) {
 	if text := example().format(0, true); !strings.Contains(text, "IMAGE") || !strings.Contains(text, "a-function-with-a-long-name-of-its-own  misses   480  x:v1") {
 		t.Errorf("wide:\n%s", text)
 	}
+	if text := example().format(60, true); !strings.Contains(text, "x:v1\n    24 % refused: load 480/s, instances carry 390/s, [2J no\n    node has room\n") || !strings.Contains(text, "a-function-with-a-long-name-of-its-own  misses") {
+		t.Errorf("wide in 60 columns:\n%s", text)
+	}
+	if text := Wrapped("At: ", "a node has room", 10); text != "At: a node\n    has\n    room\n" {
+		t.Errorf("wrapped:\n%s", text)
+	}
 	if text := example().format(40, false); strings.Contains(text, "IMAGE") || !strings.Contains(text, "…") {
 		t.Errorf("narrow:\n%s", text)
 	}
