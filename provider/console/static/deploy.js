@@ -21,7 +21,7 @@ export function Deploy() {
     setResult(null);
     setFailure(null);
     setProgress(0);
-    const sent = upload(query("system/upload", { name: `${to}:latest` }), chosen, setProgress);
+    const sent = upload(query("system/upload", { name: to }), chosen, setProgress);
     running.current = sent;
     try {
       const answer = await sent.done;
