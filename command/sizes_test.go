@@ -17,9 +17,15 @@ import (
 // writeFree writes a model that answers an image of any size with itself.
 func writeFree(t *testing.T) (file string) {
 	t.Helper()
+	return writeIdentity(t, onnxpb.TensorProto_FLOAT, "batch", "", "height", "width")
+}
+
+// writeIdentity writes a model that answers a tensor of these dimensions with itself; "" is 3.
+func writeIdentity(t *testing.T, elements onnxpb.TensorProto_DataType, dimensions ...string) (file string) {
+	t.Helper()
 	info := func(name string) *onnxpb.ValueInfoProto {
 		shape := &onnxpb.TensorShapeProto{}
-		for _, d := range []string{"batch", "", "height", "width"} {
+		for _, d := range dimensions {
 			one := &onnxpb.TensorShapeProto_Dimension{Value: &onnxpb.TensorShapeProto_Dimension_DimParam{DimParam: d}}
 			if d == "" {
 				one.Value = &onnxpb.TensorShapeProto_Dimension_DimValue{DimValue: 3}
@@ -27,7 +33,7 @@ func writeFree(t *testing.T) (file string) {
 			shape.Dim = append(shape.Dim, one)
 		}
 		return &onnxpb.ValueInfoProto{Name: proto.String(name), Type: &onnxpb.TypeProto{Value: &onnxpb.TypeProto_TensorType{
-			TensorType: &onnxpb.TypeProto_Tensor{ElemType: proto.Int32(int32(onnxpb.TensorProto_FLOAT)), Shape: shape}}}}
+			TensorType: &onnxpb.TypeProto_Tensor{ElemType: proto.Int32(int32(elements)), Shape: shape}}}}
 	}
 	m, err := model.FromProto(&onnxpb.ModelProto{
 		IrVersion: proto.Int64(8), OpsetImport: []*onnxpb.OperatorSetIdProto{{Version: proto.Int64(17)}},
@@ -44,6 +50,17 @@ func writeFree(t *testing.T) (file string) {
 		t.Fatal(err)
 	}
 	return file
+}
+
+// A model of strings is checked, and gets a verdict after its upload, as it is deployed: it is measured as a whole.
+func TestCheckOfStrings(t *testing.T) {
+	file := writeIdentity(t, onnxpb.TensorProto_STRING, "batch", "")
+	for _, how := range []string{"--json", "--verdict"} {
+		out, err := execute(t, "model", "check", file, "--slo", "1m", "--max-batch", "2", "--prepared", t.TempDir(), "--database", filepath.Join(t.TempDir(), "o.jsonl"), how)
+		if err != nil || !strings.Contains(out, "{") {
+			t.Errorf("%s: %s, %v", how, out, err)
+		}
+	}
 }
 
 // Instances know the sizes that the deployment states.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 
 	"github.com/gorilla/mux"
 	"github.com/openfaas/faas-provider/types"
@@ -16,7 +17,7 @@ import (
 )
 
 // deploy is POST /system/functions, which deploys a function or deploys it again, and PUT, which
-// answers 404 if the function does not exist.
+// answers 404 if the function does not exist. [unchanged] holds for both.
 func (s *Server) deploy(w http.ResponseWriter, r *http.Request) error {
 	mustExist := r.Method == http.MethodPut
 	var d types.FunctionDeployment
@@ -39,7 +40,7 @@ func (s *Server) deploy(w http.ResponseWriter, r *http.Request) error {
 	if err := s.arriving.wait(r.Context(), a.full(), changePatience); err != nil {
 		return err
 	}
-	if mustExist {
+	if mustExist || conditional(r.Header) {
 		// A missing function is refused below, after a missing namespace.
 		_, _ = s.findOrAdopt(r.Context(), a, changePatience)
 	}
@@ -51,6 +52,9 @@ func (s *Server) deploy(w http.ResponseWriter, r *http.Request) error {
 	defer s.functionLocks.Lock(a.full())()
 	before, err := s.find(a)
 	if err != nil && mustExist {
+		return err
+	}
+	if err := unchanged(r.Header, before, d.Service); err != nil {
 		return err
 	}
 	f, err := s.revise(before, d, in)
@@ -72,6 +76,27 @@ func (s *Server) deploy(w http.ResponseWriter, r *http.Request) error {
 	s.log.Info().Str("function", f.Name).Str("image", d.Image).Uint64("revision", f.Revision).Msg("deployed")
 	s.events.decidedDeployment(s, before, f)
 	w.WriteHeader(http.StatusAccepted)
+	return nil
+}
+
+// conditional reports whether a deployment depends on the function that it replaces.
+func conditional(h http.Header) bool { return h.Get("If-Match") != "" || h.Get("If-None-Match") != "" }
+
+// unchanged refuses a deployment with 412 if the client has not seen what it would replace: If-Match: "N" names the
+// revision that it has seen, and If-None-Match: * says that there was no such function. before is nil if there is none.
+func unchanged(h http.Header, before *deployed, name string) error {
+	seen, now := h.Get("If-Match"), ""
+	if before != nil {
+		now = fmt.Sprintf("%q", strconv.FormatUint(before.Revision, 10))
+	}
+	switch {
+	case before != nil && h.Get("If-None-Match") == "*":
+		return web.Refuse(http.StatusPreconditionFailed, "somebody else has deployed a function %s meanwhile; look at it before you replace it", name)
+	case seen != "" && before == nil:
+		return web.Refuse(http.StatusPreconditionFailed, "somebody else has removed function %s meanwhile", name)
+	case seen != "" && seen != "*" && seen != now:
+		return web.Refuse(http.StatusPreconditionFailed, "somebody else has deployed function %s meanwhile; look at it again before you change it", name)
+	}
 	return nil
 }
 

@@ -110,6 +110,34 @@ func TestUpdate(t *testing.T) {
 	}
 }
 
+// A client can say which revision it has seen, or that there was no function: of two that deploy at once the second is
+// refused, and the first's deployment stays.
+func TestDeployOfSomethingSeen(t *testing.T) {
+	r := newRig(t, nil)
+	revision := func() string { return fmt.Sprintf(`"%d"`, r.controller.deployed["mnist.openfaas-fn"].Revision) }
+	wantSentence(t, r.do("POST", "/system/functions", deployment(nil), "If-Match", `"1"`), 412, "removed")
+	for _, status := range []int{202, 412} {
+		image := func(d *types.FunctionDeployment) { d.Image = fmt.Sprint("mnist:", status) }
+		if w := r.do("POST", "/system/functions", deployment(image), "If-None-Match", "*"); w.Code != status {
+			t.Errorf("a first deployment: %d %s, want %d", w.Code, w.Body, status)
+		}
+	}
+	seen := revision()
+	for _, method := range []string{"POST", "PUT"} {
+		if w := r.do(method, "/system/functions", deployment(nil), "If-Match", revision()); w.Code != 202 {
+			t.Errorf("%s of what was seen: %d %s", method, w.Code, w.Body)
+		}
+		now := revision()
+		wantSentence(t, r.do(method, "/system/functions", deployment(nil), "If-Match", seen), 412, "mnist", "meanwhile")
+		if revision() != now {
+			t.Errorf("%s: a refused deployment made revision %s", method, revision())
+		}
+	}
+	if w := r.do("PUT", "/system/functions", deployment(nil), "If-Match", "*"); w.Code != 202 {
+		t.Errorf("any revision: %d %s", w.Code, w.Body)
+	}
+}
+
 func TestDelete(t *testing.T) {
 	r := newRig(t, nil)
 	for body, status := range map[string]int{"": 400, "{": 400, "{}": 400, `{"functionName":"mnist"}`: 404, `{"functionName":"mnist."}`: 400,

@@ -44,10 +44,16 @@ func (r *reading) add(i int) error {
 		return &Unpredictable{[]string{fmt.Sprintf("%s (%s)", op.Name, op.Type)}, err.Error()}
 	}
 	o.View = o.Domain == "" && views[o.Type] && len(op.Inputs) > 0 && len(op.Outputs) == 1 && !r.outputs[op.Outputs[0].Name]
-	o.Unknown = op.FLOPs == 0 && slices.Contains(r.at[0].Unknown, op.Name)
+	o.Unknown = op.FLOPs == 0 && slices.Contains(r.at[0].Unknown, op.Name) || o.withText()
 	o.FLOPs = polynomial(float64(op.FLOPs), float64(r.at[1].Operators[i].FLOPs), float64(r.at[2].Operators[i].FLOPs))
 	r.call(op, o)
 	return nil
+}
+
+// withText reports whether a tensor of the operator has elements of no fixed size, as strings have. Its time follows
+// from their lengths, and it cannot be measured alone.
+func (o *Operator) withText() bool {
+	return slices.ContainsFunc(slices.Concat(o.Inputs, o.Outputs), func(t Operand) bool { return t.Role != Absent && t.Type.Size() == 0 })
 }
 
 // folds reports whether a node runs only once, when the model is loaded.

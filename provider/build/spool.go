@@ -38,6 +38,8 @@ func parseSignature(header string) ([]byte, error) {
 type stored struct {
 	*os.File
 	space web.Charge
+	// sum is the SHA-256 of a body whose signature is not checked, in hexadecimal digits.
+	sum string
 }
 
 // Close removes the body and gives back its space.
@@ -64,7 +66,10 @@ func (h *Handler) spool(body io.Reader, space web.Charge, signature []byte) (_ *
 			err = errors.Join(err, s.Close())
 		}
 	}()
-	digest := hmac.New(sha256.New, h.options.Secret)
+	digest := sha256.New()
+	if signature != nil {
+		digest = hmac.New(sha256.New, h.options.Secret)
+	}
 	to := &spooling{stored: s, digest: digest, room: h.room, unit: unit, left: unit}
 	// One more byte distinguishes a body that is too large from one that just fits.
 	n, err := io.Copy(to, io.LimitReader(body, h.options.MaxBytes+1))
@@ -75,6 +80,9 @@ func (h *Handler) spool(body io.Reader, space web.Charge, signature []byte) (_ *
 		return nil, h.tooLarge()
 	case signature != nil && !hmac.Equal(digest.Sum(nil), signature):
 		return nil, refuse(http.StatusForbidden, "%s does not fit the body; is faas-cli's --payload-secret the provider's?", signatureHeader)
+	}
+	if signature == nil {
+		s.sum = hex.EncodeToString(digest.Sum(nil))
 	}
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return nil, err

@@ -29,7 +29,7 @@ const maxDirectory = 16 << 20
 
 // Uploaded is the answer to an upload.
 type Uploaded struct {
-	// Image is the name with which a function can be deployed.
+	// Image is the name with which a function can be deployed. Its tag names the content.
 	Image string `json:"image"`
 	// Check is what "model check" says, for a program only that it is one. Log says what was done.
 	Check json.RawMessage `json:"check"`
@@ -37,8 +37,8 @@ type Uploaded struct {
 }
 
 // Upload answers POST /system/upload?name=IMAGE[&slo=DURATION], whose body is an ONNX file, or a zip or tar archive of
-// a bundle. It stores the body on the disk within the bounds of builds, makes the bundle of the image as a build does,
-// and answers [Uploaded]. A refusal is {"error": …} with a status of 400 or more. The caller has checked the credentials.
+// a bundle. It stores the body on the disk within the bounds of builds, makes a bundle as a build does under the name
+// of [contentImage], and answers [Uploaded]. A refusal is {"error": …} with a status of 400 or more. The caller has checked the credentials.
 func (h *Handler) Upload(w http.ResponseWriter, r *http.Request) error {
 	out, err := h.upload(w, r)
 	if err == nil {
@@ -74,10 +74,10 @@ func (h *Handler) upload(w http.ResponseWriter, r *http.Request) (*Uploaded, err
 	if image == "" {
 		return nil, refuse(http.StatusBadRequest, "name is not set: the query must name the image to make, for example ?name=mnist")
 	}
-	location, err := h.locate(image)
-	if err != nil {
+	if _, err := h.locate(image); err != nil {
 		return nil, err
 	}
+	var err error
 	slo := time.Duration(0)
 	if text := query.Get("slo"); text != "" {
 		if slo, err = time.ParseDuration(text); err != nil || slo <= 0 || slo > annotation.LongestSLO {
@@ -89,6 +89,11 @@ func (h *Handler) upload(w http.ResponseWriter, r *http.Request) (*Uploaded, err
 		return nil, err
 	}
 	defer body.Close()
+	image = contentImage(image, body.sum)
+	location, err := h.locate(image)
+	if err != nil {
+		return nil, err
+	}
 	if err := h.take(r.Context()); err != nil {
 		return nil, err
 	}
@@ -118,6 +123,17 @@ func (h *Handler) upload(w http.ResponseWriter, r *http.Request) (*Uploaded, err
 		out.Log = append(out.Log, web.Conceal(line))
 	}
 	return out, err
+}
+
+// contentImage names an upload by its content: NAME:TAG becomes NAME:TAG-DIGEST, and NAME becomes NAME:DIGEST. So an
+// upload never changes the bundle of a function, not even before it is deployed. sum is the body's hash.
+func contentImage(image, sum string) string {
+	const digits = 12
+	separator := ":"
+	if strings.LastIndexByte(image, ':') > strings.LastIndexByte(image, '/') {
+		separator = "-"
+	}
+	return image + separator + sum[:digits]
 }
 
 // verdict returns the verdict on the bundle in a directory.

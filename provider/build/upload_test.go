@@ -5,6 +5,7 @@ import (
 	"archive/zip"
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -134,6 +135,36 @@ func TestUpload(t *testing.T) {
 	nothingLeft(t, h.options.Root)
 }
 
+// An upload is named by its content: it replaces no bundle that a function may use, and equal ones share a bundle.
+func TestUploadReplacesNothing(t *testing.T) {
+	h, program := uploading(t, Options{}), zipOf(t, "bundle.yaml", dropProgram)
+	send := func(name string, body []byte) string {
+		var out Uploaded
+		if w := dropped(h, "name="+name, bytes.NewReader(body)); w.Code != http.StatusOK || json.Unmarshal(w.Body.Bytes(), &out) != nil {
+			t.Fatalf("%s: %d %s", name, w.Code, w.Body)
+		}
+		return out.Image
+	}
+	for name, image := range map[string]string{"mnist": "mnist:", "mnist:latest": "mnist:latest-", "host:5000/mnist": "host:5000/mnist:"} {
+		first := send(name, onnx(t))
+		if want := fmt.Sprintf("%s%.6x", image, sha256.Sum256(onnx(t))); first != want {
+			t.Errorf("%s is %s, want %s", name, first, want)
+		}
+		if second := send(name, program); second == first {
+			t.Errorf("%s: two contents are %s", name, first)
+		}
+		if again := send(name, onnx(t)); again != first {
+			t.Errorf("%s: one content is %s and %s", name, first, again)
+		}
+		if b, err := bundle.Open(h.options.Root, first); err != nil || b.IsProgram() {
+			t.Errorf("%s: %+v, %v", first, b, err)
+		}
+	}
+	if _, err := bundle.Open(h.options.Root, "mnist:latest"); !errors.Is(err, bundle.ErrNotFound) {
+		t.Errorf("mnist:latest was made: %v", err)
+	}
+}
+
 // Refusals are JSON, name the way out, and leave nothing.
 func TestRefusedUploads(t *testing.T) {
 	h, model := uploading(t, Options{MaxBytes: 4 << 20, MaxUnpacked: 2 << 20, MaxEntries: 100}), onnx(t)
@@ -227,7 +258,7 @@ func TestTwoUploadsAtOnce(t *testing.T) {
 		})
 	}
 	both.Wait()
-	if b, err := bundle.Open(h.options.Root, "a"); err != nil || checkModel(t.Context(), b.ModelPath()) != nil {
+	if b, err := bundle.Open(h.options.Root, contentImage("a", fmt.Sprintf("%x", sha256.Sum256(model)))); err != nil || checkModel(t.Context(), b.ModelPath()) != nil {
 		t.Errorf("%+v, %v", b, err)
 	}
 	nothingLeft(t, h.options.Root)

@@ -100,13 +100,19 @@ export async function deploymentOf(namespace, name) {
   return { ...rest, service, labels };
 }
 
-/** Changes annotations of a function, and nothing else. Some may be labels, and are changed there. */
-export async function annotate(namespace, name, annotations) {
+/** The header that refuses a deployment unless the function is at the revision seen, or absent if none was seen. */
+export const unchanged = (seen) => seen ? { "If-Match": `"${seen}"` } : { "If-None-Match": "*" };
+
+/**
+ * Changes annotations of a function, and nothing else, unless it was deployed again since the user saw the revision.
+ * Some may be labels, and are changed there.
+ */
+export async function annotate(namespace, name, seen, annotations) {
   const deployment = await deploymentOf(namespace, name);
   for (const [key, value] of Object.entries(annotations)) {
     const { labels } = deployment, both = key in labels && key in (deployment.annotations ?? {});
     if (key in labels) labels[key] = value;
     if (both || !(key in labels)) deployment.annotations = { ...deployment.annotations, [key]: value };
   }
-  await call("system/functions", { method: "PUT", json: deployment });
+  await call("system/functions", { method: "PUT", json: deployment, headers: unchanged(seen) });
 }

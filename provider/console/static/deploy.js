@@ -1,7 +1,7 @@
 // From a file to a function: upload, verdict, objective, deployment.
 
 import { html, useEffect, useRef, useState, Confirm, Failure, LogSlider, functionLink } from "./parts.js";
-import { Problem, call, query, upload } from "./api.js";
+import { Problem, call, query, unchanged, upload } from "./api.js";
 import { keyOf, live, refresh, useLive } from "./live.js";
 import { bytes, config, cores, duration, ms, nameOf, number, plain, rate } from "./format.js";
 
@@ -21,7 +21,7 @@ export function Deploy() {
     setResult(null);
     setFailure(null);
     setProgress(0);
-    const sent = upload(query("system/upload", { name: `${to}:latest` }), chosen, setProgress);
+    const sent = upload(query("system/upload", { name: to }), chosen, setProgress);
     running.current = sent;
     try {
       const answer = await sent.done;
@@ -85,25 +85,27 @@ function cheapest({ configs, smallest_slo_ms: smallest }, slo) {
 }
 
 function Objective({ name, setName, image, check }) {
-  const [slo, setSLO] = useState(Math.max(200, Math.ceil((check?.smallest_slo_ms ?? 0) * 3))), [asking, setAsking] = useState(false), [failure, setFailure] = useState(null), [busy, setBusy] = useState(false);
-  const valid = names.test(name) && name.length <= 63, exists = useLive((state) => state.functions?.has(keyOf(state.namespace || state.defaultNamespace, name)));
-  const deploy = async () => {
+  const [slo, setSLO] = useState(Math.max(200, Math.ceil((check?.smallest_slo_ms ?? 0) * 3))), [asking, setAsking] = useState(""), [failure, setFailure] = useState(null), [busy, setBusy] = useState(false);
+  // exists is the revision that the user sees, undefined if there is no such function.
+  const valid = names.test(name) && name.length <= 63, exists = useLive((state) => state.functions?.get(keyOf(state.namespace || state.defaultNamespace, name))?.revision?.asked);
+  const deploy = async (seen) => {
     const deployment = { service: name, image, namespace: live.namespace || undefined, annotations: { "com.openfaas.slo.latency": duration(slo) } };
-    await call("system/functions", { method: "POST", json: deployment });
+    await call("system/functions", { method: "POST", json: deployment, headers: unchanged(seen) });
     await refresh();
     location.hash = functionLink(live.namespace || live.defaultNamespace, name);
   };
   const submit = async (e) => {
     e.preventDefault();
     if (exists) {
-      setAsking(true);
+      setAsking(exists);
       return;
     }
     setBusy(true);
     setFailure(null);
     try {
-      await deploy();
+      await deploy("");
     } catch (e2) {
+      refresh(); // The function may have appeared meanwhile.
       setFailure(e2 instanceof Problem ? e2 : { message: String(e2.message) });
       setBusy(false);
     }
@@ -116,7 +118,7 @@ function Objective({ name, setName, image, check }) {
     <${Failure} of=${failure} />
     <div class="row"><button class="primary" disabled=${!valid || busy}>${busy ? "Deploying …" : exists ? "Deploy a new revision" : "Deploy"}</button>
       ${exists && html`<span class="quiet">There is a function ${plain(name)} already. It keeps serving until the new revision carries the load.</span>`}</div>
-    ${asking && html`<${Confirm} title="Replace the function?" label="Deploy" act=${deploy} close=${() => setAsking(false)}>
+    ${asking && html`<${Confirm} title="Replace the function?" label="Deploy" act=${() => deploy(asking)} close=${() => setAsking("")}>
       <p><b>${plain(name)}</b> gets a new revision with the image <code>${plain(image)}</code> and an objective of ${ms(slo)}. Its other annotations are replaced, too.</p><//>`}
   </form>`;
 }

@@ -5,7 +5,7 @@ import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } fr
 import htm from "./vendor/htm.mjs";
 import { annotate, call, query } from "./api.js";
 import { config, count, cores, duration, ms, plain } from "./format.js";
-import { keyOf, live, refresh } from "./live.js";
+import { refresh } from "./live.js";
 
 export { render, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState };
 export const html = htm.bind(h);
@@ -103,10 +103,8 @@ export function Confirm({ title, children, label, danger, act, close }) {
 
 /** Changes annotations of a function, unless it was deployed again since the user saw the revision. */
 export async function change(f, seen, annotations) {
-  const now = live.functions?.get(keyOf(f.namespace, f.name));
-  if (now && (now.revision?.asked ?? "") !== (seen ?? "")) throw new Error("Somebody else has deployed this function meanwhile. Look at it again before you change it.");
-  await annotate(f.namespace, f.name, annotations);
-  refresh();
+  await annotate(f.namespace, f.name, seen, annotations);
+  await refresh();
 }
 
 /** The one button for a function that misses its objective, and the dialog that it opens. */
