@@ -3,7 +3,7 @@
 // one [Sample] a second for each function. Begin reading at [Series].
 //
 // A function has two tiers: seconds of the last two minutes, and steps of ten seconds of the last hour.
-// A slot takes 32 bytes, so a function takes 18 KiB whatever its load is, and 1,000 functions take less
+// A slot takes 36 bytes, so a function takes 20 KiB whatever its load is, and 1,000 functions take less
 // than 20 MiB.
 package history
 
@@ -32,9 +32,9 @@ const (
 	near  = minute / Step
 )
 
-// Counts counts requests. Arrived were taken. InTime, Late, Refused and Failed have their answers; those
-// which the client has to change, or broke off in time, are in none of these.
-type Counts struct{ Arrived, InTime, Late, Refused, Failed uint64 }
+// Counts counts requests. Arrived were taken. InTime, Late, Refused and Failed have their answers. Wrong are those which
+// the client has to change. Those that it broke off in time are in none of these.
+type Counts struct{ Arrived, InTime, Late, Refused, Failed, Wrong uint64 }
 
 // Answered counts the requests that count for the objective.
 func (c Counts) Answered() uint64 { return c.InTime + c.Late + c.Refused + c.Failed }
@@ -51,20 +51,20 @@ func (c Counts) Attainment() (percent float64, ok bool) {
 
 func (c *Counts) add(o Counts) {
 	c.Arrived, c.InTime, c.Late = c.Arrived+o.Arrived, c.InTime+o.InTime, c.Late+o.Late
-	c.Refused, c.Failed = c.Refused+o.Refused, c.Failed+o.Failed
+	c.Refused, c.Failed, c.Wrong = c.Refused+o.Refused, c.Failed+o.Failed, c.Wrong+o.Wrong
 }
 
 // since returns what came after an earlier reading. A counter never runs backwards; a reading may, by the
 // requests that are being counted meanwhile.
 func (c Counts) since(o Counts) Counts {
 	return Counts{less(c.Arrived, o.Arrived), less(c.InTime, o.InTime), less(c.Late, o.Late),
-		less(c.Refused, o.Refused), less(c.Failed, o.Failed)}
+		less(c.Refused, o.Refused), less(c.Failed, o.Failed), less(c.Wrong, o.Wrong)}
 }
 
 // latest is the higher of two readings of each counter.
 func (c Counts) latest(o Counts) Counts {
 	return Counts{max(c.Arrived, o.Arrived), max(c.InTime, o.InTime), max(c.Late, o.Late),
-		max(c.Refused, o.Refused), max(c.Failed, o.Failed)}
+		max(c.Refused, o.Refused), max(c.Failed, o.Failed), max(c.Wrong, o.Wrong)}
 }
 
 func less(a, b uint64) uint64 { return a - min(a, b) }
@@ -94,9 +94,9 @@ type Point struct {
 
 // slot is a Point as it is kept.
 type slot struct {
-	arrived, inTime, late, refused, failed uint32
-	p50, p99, carries, cost                short
-	waiting, instances                     uint16
+	arrived, inTime, late, refused, failed, wrong uint32
+	p50, p99, carries, cost                       short
+	waiting, instances                            uint16
 }
 
 // Series is the history of one function. It is not safe for concurrent use.
@@ -218,13 +218,14 @@ func (s *Series) quantiles(of []uint32) (p50, p99 short) {
 }
 
 func (x *slot) counts() Counts {
-	return Counts{uint64(x.arrived), uint64(x.inTime), uint64(x.late), uint64(x.refused), uint64(x.failed)}
+	return Counts{uint64(x.arrived), uint64(x.inTime), uint64(x.late), uint64(x.refused), uint64(x.failed), uint64(x.wrong)}
 }
 
 func (x *slot) set(c Counts, of Sample) {
 	*x = slot{
 		arrived: clip32(c.Arrived), inTime: clip32(c.InTime), late: clip32(c.Late), refused: clip32(c.Refused), failed: clip32(c.Failed),
-		cost: toShort(float64(of.Cost)), carries: toShort(of.Carries),
+		wrong: clip32(c.Wrong),
+		cost:  toShort(float64(of.Cost)), carries: toShort(of.Carries),
 		waiting: clip16(of.Waiting), instances: clip16(of.Instances),
 	}
 }
@@ -271,6 +272,14 @@ func (s *Series) sum(from, to int64) []uint64 {
 
 // LastMinute counts the requests of the last minute. It allocates nothing.
 func (s *Series) LastMinute() Counts { return s.minute }
+
+// Since counts the requests of the last minute that came after a second. It allocates nothing.
+func (s *Series) Since(from int64) (c Counts) {
+	for at := max(from, s.at-minute, s.began) + 1; at <= s.at; at++ {
+		c.add(s.fine[at%Fine].counts())
+	}
+	return c
+}
 
 // Distributions returns how many requests, and batches, of the last hour were in each bucket.
 func (s *Series) Distributions() (latency, batches []uint64) {
