@@ -145,6 +145,24 @@ func TestWrongRequestsAreShown(t *testing.T) {
 	}
 }
 
+// One request that waited for the first instance is no reason to call for help.
+func TestColdStartIsNoMiss(t *testing.T) {
+	r, c, at := watched(t, nil)
+	r.deploy(t, nil)
+	ready := c.shows["mnist.openfaas-fn"]
+	c.shows["mnist.openfaas-fn"] = Watched{}
+	r.watcher.tick(*at)
+	d, _ := r.named("mnist")
+	d.metrics.Begin()
+	d.observe(200, true, *at, nil)
+	c.shows["mnist.openfaas-fn"] = ready
+	*at = at.Add(time.Second)
+	r.watcher.tick(*at)
+	if f := r.stats(t, "").Functions[0]; f.State != history.OK || f.Minute.Late != 1 || f.Sentence != "one request waited for the first instance" {
+		t.Errorf("%s %q %+v", f.State, f.Sentence, f.Minute)
+	}
+}
+
 // Functions that come and go under new names leave nothing behind.
 func TestWatcherForgets(t *testing.T) {
 	r, c, at := watched(t, nil)

@@ -220,13 +220,21 @@ func (s *Situation) cause() string {
 	return then
 }
 
-// decisive is the situation that explains the misses: the present one unless the worst second had another reason.
+// decisive is the situation that explains the misses: that of the worst second unless the present one has the same
+// reason, or lacks instances now.
 func (s *Situation) decisive() *Situation {
-	w := s.Worst
-	if w == nil || w.kind() == unknown || w.kind() == s.kind() && (w.kind() != crowded || w.Lack == s.Lack) {
+	if s.Worst == nil {
 		return s
 	}
-	return w
+	switch now, then := s.kind(), s.Worst.kind(); {
+	case then == unknown || now == unready:
+		return s
+	case now == crowded && (then != crowded || s.lack(present) != "" || s.Lack == s.Worst.Lack):
+		return s
+	case now == then && now != crowded:
+		return s
+	}
+	return s.Worst
 }
 
 // kind is a kind of reason for misses.

@@ -55,6 +55,13 @@ func TestJudge(t *testing.T) {
 		"no room then and now": {with(func(s *Situation) {
 			s.Minute, s.Load, s.Lack, s.Worst = refused, 160, NoRoom, &Situation{Objective: 200 * ms, Load: 480, Carries: 90, Instances: 2, Ready: 2, Lack: NoRoom}
 		}), Misses, "24 % refused: load 160/s, instances carry 150/s, no node has room", Remedy{Label: showWhy}},
+		"a cold start, and then no room": {with(func(s *Situation) {
+			s.Minute, s.Load, s.Carries, s.Lack, s.Roomy, s.Worst = refused, 480, 390, NoRoom, 400*ms, &Situation{Objective: 200 * ms, Load: 480}
+		}), Misses, "24 % refused: load 480/s, instances carry 390/s, no node has room", Remedy{"Allow 400 ms", 400 * ms, 0}},
+		"more started, and then the limit": {with(func(s *Situation) {
+			s.Minute, s.Load, s.Carries, s.Lack, s.Max = refused, 480, 240, AtLimit, 2
+			s.Worst = &Situation{Objective: 200 * ms, Load: 480, Carries: 90, Instances: 2, Ready: 1}
+		}), Misses, "24 % refused: load 480/s, instances carry 240/s, it has the maximum of 2 instances", Remedy{"Allow 5 instances", 0, 5}},
 		"the first instance came late": {with(func(s *Situation) {
 			s.Minute, s.Worst = refused, &Situation{Objective: 200 * ms, Load: 480}
 		}), Misses, "24 % refused: no instance was ready; now load 100/s, instances carry 150/s", Remedy{Label: showWhy}},
