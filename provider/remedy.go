@@ -55,7 +55,9 @@ func (w *watcher) crowded() (name string, slo time.Duration, rate float64) {
 	}
 	for name, f := range w.functions {
 		if f.state.Lack != LackRoom {
-			f.roomy = 0
+			if w.at-f.roomyAt >= roomPause {
+				f.roomy = 0
+			}
 			continue
 		}
 		if f.d.Inference.IsInference && f.state.Load > 0 && w.at-f.roomyAt >= roomPause {

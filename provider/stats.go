@@ -188,7 +188,7 @@ func (w *watchedFunction) stats(whole bool) functionStats {
 	}
 	held := w.holds()
 	f.Cost, f.CostGPU, f.Memory = held.CPU, held.GPU, held.Memory
-	v := history.Judge(w.situation(minute))
+	v := w.memory.Judge(w.at, w.situation(minute))
 	f.State, f.Sentence = v.State, v.Sentence
 	if r := v.Remedy; r != nil {
 		f.Remedy = &statsRemedy{Label: r.Label, SLO: inMilliseconds(r.Objective), ReplicasMax: r.Max}
@@ -237,7 +237,13 @@ func (w *watchedFunction) situation(minute history.Summary) history.Situation {
 	s := history.Situation{
 		Objective: in.SLO, Percentile: in.Percentile, Minute: minute.Counts, Load: w.load(minute), Carries: w.state.Carries, Waiting: w.state.Waiting,
 		Max: in.MaxReplicas, Lack: lacks[w.state.Lack], Least: w.state.Least, Roomy: w.roomy, Problem: w.state.Problem, Hopeless: w.state.Hopeless,
-		Slight: w.state.Slight, Progress: w.state.Progress,
+		Slight: w.state.Slight, Progress: w.state.Progress, WrongCode: w.reading.WrongCode, Cold: w.coldAt > 0 && w.at-w.coldAt < 60,
+	}
+	if w.changedAt > 0 && w.at-w.changedAt < 60 { // What was answered before says nothing of the present objective.
+		s.Minute = w.series.Since(w.changedAt)
+		s.Minute.Arrived = minute.Arrived
+	} else if !math.IsNaN(minute.P99) {
+		s.Seen = time.Duration(minute.P99 * float64(time.Millisecond))
 	}
 	var seen, planned float64
 	for i := range w.state.Instances {

@@ -65,8 +65,13 @@ type watchedFunction struct {
 	roomy   time.Duration
 	roomyAt int64
 	model   modelTensors
-	// came: some requests came in the minute before the latest sample.
+	// came: some requests came in the minute before the latest sample, whose second is at.
 	came bool
+	at   int64
+	// changedAt is the second in which its deployment was last changed, and coldAt the last one in which no instance
+	// was ready; 0 for never. memory is what sentences remember.
+	changedAt, coldAt int64
+	memory            history.Memory
 }
 
 func newWatcher(s *Server) *watcher {
@@ -146,6 +151,9 @@ func (w *watcher) sample(at int64, d *deployed) *watchedFunction {
 		f.series = history.New(at-1, latencyBounds, none)
 		w.functions[d.Name] = f
 	}
+	if f.at = at; f.d.Revision != d.Revision || f.d.Inference.SLO != d.Inference.SLO || f.d.Inference.Percentile != d.Inference.Percentile {
+		f.changedAt, f.memory, f.roomy, f.roomyAt = at, history.Memory{}, 0, 0
+	}
 	quiet := f.reading.Quiet(d.metrics)
 	if !quiet {
 		f.reading.Read(d.metrics, d.Inference.IsInference)
@@ -155,9 +163,21 @@ func (w *watcher) sample(at int64, d *deployed) *watchedFunction {
 		w.look(at, f)
 	}
 	f.series.Add(at, f.sampleOf())
+	f.remember()
 	came := f.series.LastMinute() != history.Counts{}
 	f.stale, f.came = f.stale || came || f.came, came
 	return f
+}
+
+// remember notes what the sentences of the next minute need of the latest second.
+func (f *watchedFunction) remember() {
+	if !slices.ContainsFunc(f.state.Instances, func(x WatchedInstance) bool { return x.shown() == instanceReady }) {
+		f.coldAt = f.at
+	}
+	second := f.series.Since(max(f.at-1, f.changedAt))
+	if bad := second.Answered() - second.InTime; bad > 0 {
+		f.memory.Note(f.at, bad, f.situation(f.series.Minute()))
+	}
 }
 
 // settled reports whether the instances stay as they are as long as no request comes.
@@ -198,7 +218,7 @@ func (w *watcher) look(at int64, f *watchedFunction) {
 func (f *watchedFunction) sampleOf() history.Sample {
 	r := &f.reading
 	s := history.Sample{
-		Counts:  history.Counts{Arrived: r.Started, InTime: r.InTime, Late: r.Late, Refused: r.Refused, Failed: r.Failed},
+		Counts:  history.Counts{Arrived: r.Started, InTime: r.InTime, Late: r.Late, Refused: r.Refused, Failed: r.Failed, Wrong: r.Wrong},
 		Latency: r.Latency, Batches: r.Batches, Carries: f.state.Carries, Waiting: f.state.Waiting, Cost: f.holds().CPU,
 	}
 	for i := range f.state.Instances {

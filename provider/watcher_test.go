@@ -3,6 +3,7 @@ package provider
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/openfaas/faas-provider/types"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider/decisions"
 	"github.com/faas-infer/faas-infer/provider/history"
 )
@@ -89,6 +91,75 @@ func TestViewersShareTheirFirstEvents(t *testing.T) {
 	*at = at.Add(time.Second)
 	if three := join(); len(three) <= len(one) {
 		t.Errorf("a viewer who comes later does not get the new function: %s", three)
+	}
+}
+
+// Another objective is judged by what is answered since then. What was refused stays in the minute's counts.
+func TestNewObjectiveIsJudgedAnew(t *testing.T) {
+	r, c, at := watched(t, nil)
+	r.deploy(t, nil)
+	second := func(good, refused int) functionStats {
+		r.answers(c, good, refused)
+		*at = at.Add(time.Second)
+		r.watcher.tick(*at)
+		return r.stats(t, "").Functions[0]
+	}
+	second(0, 0)
+	if f := second(10, 20); f.State != history.Misses {
+		t.Fatalf("%s %q", f.State, f.Sentence)
+	}
+	if w := r.do("PUT", "/system/functions", deployment(annotated("com.openfaas.slo.latency", "400ms"))); w.Code >= 300 {
+		t.Fatalf("%d %s", w.Code, w.Body)
+	}
+	if f := second(0, 0); f.State != history.OK || f.Minute.Refused != 20 {
+		t.Errorf("at once: %s %q %+v", f.State, f.Sentence, f.Minute)
+	}
+	if f := second(30, 0); f.State != history.OK || f.Sentence != "" {
+		t.Errorf("all in time since: %s %q", f.State, f.Sentence)
+	}
+	if f := second(10, 20); f.State != history.Misses || !strings.HasPrefix(f.Sentence, "33 % refused") {
+		t.Errorf("refusals since: %s %q", f.State, f.Sentence)
+	}
+}
+
+// A function that refuses all requests as wrong has no attainment, and its sentence says so.
+func TestWrongRequestsAreShown(t *testing.T) {
+	for name, edit := range map[string]func(d *types.FunctionDeployment){"model": nil, "function": func(d *types.FunctionDeployment) { d.Annotations = nil }} {
+		r, _, at := watched(t, nil)
+		r.deploy(t, edit)
+		r.watcher.tick(*at)
+		*at = at.Add(time.Second)
+		d, _ := r.named("mnist")
+		d.dispatcher = dispatcherFunc(func(context.Context, *frame.Request) (*frame.Response, error) {
+			return &frame.Response{Status: 400, Body: []byte("the model takes 4 numbers")}, nil
+		})
+		for range 12 {
+			r.do("POST", "/function/mnist", "{}")
+		}
+		r.watcher.tick(*at)
+		f := r.stats(t, "").Functions[0]
+		want := "all 12 requests were refused as wrong (400): the client's request does not fit the " + name
+		if f.State == history.Misses || f.Minute.Attainment != nil || f.Sentence != want {
+			t.Errorf("%s: %s %v %q, want %q", name, f.State, f.Minute.Attainment, f.Sentence, want)
+		}
+	}
+}
+
+// One request that waited for the first instance is no reason to call for help.
+func TestColdStartIsNoMiss(t *testing.T) {
+	r, c, at := watched(t, nil)
+	r.deploy(t, nil)
+	ready := c.shows["mnist.openfaas-fn"]
+	c.shows["mnist.openfaas-fn"] = Watched{}
+	r.watcher.tick(*at)
+	d, _ := r.named("mnist")
+	d.metrics.Begin()
+	d.observe(200, true, *at, nil)
+	c.shows["mnist.openfaas-fn"] = ready
+	*at = at.Add(time.Second)
+	r.watcher.tick(*at)
+	if f := r.stats(t, "").Functions[0]; f.State != history.OK || f.Minute.Late != 1 || f.Sentence != "one request waited for the first instance" {
+		t.Errorf("%s %q %+v", f.State, f.Sentence, f.Minute)
 	}
 }
 

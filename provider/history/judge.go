@@ -3,6 +3,7 @@ package history
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -43,8 +44,15 @@ type Situation struct {
 	// Objective is 0 without one. Percentile is the part in % of the requests that must keep it.
 	Objective  time.Duration
 	Percentile float64
-	// Minute is the last minute.
-	Minute Counts
+	// Minute is the last minute, or what was answered in it since the deployment changed. WrongCode is the status of
+	// what the client has to change, 0 for several. Seen is the time that few answers exceed, 0 if that is not known.
+	Minute    Counts
+	WrongCode int
+	Seen      time.Duration
+	// Cold: at some time in the minute no instance was ready.
+	Cold bool
+	// Worst is the situation in the second of the minute with the most misses, nil if that is not known.
+	Worst *Situation
 	// Load is the measured load and Carries what the instances carry, in requests per second.
 	Load, Carries float64
 	// Waiting are requests without an instance.
@@ -91,7 +99,11 @@ func Judge(s Situation) Verdict {
 	quiet := s.Minute.Arrived == 0 && s.Minute.Answered() == 0 && s.Waiting == 0
 	switch {
 	case s.Hopeless || s.Problem != "" && !s.Slight && s.Ready == 0 && s.Parked == 0 && s.Progress == "":
-		return Verdict{Broken, sentence(or(s.Problem, "no instance can serve")), s.remedy()}
+		why := or(s.Problem, "no instance can serve")
+		if s.Lack == TooSlow && s.short() && s.Least > 0 {
+			why = s.tooShort()
+		}
+		return Verdict{Broken, sentence(why), s.remedy()}
 	case s.Progress != "":
 		return Verdict{Starting, sentence(s.Progress), nil}
 	case s.Ready == 0 && s.Instances > s.Parked:
@@ -101,7 +113,7 @@ func Judge(s Situation) Verdict {
 	case quiet && s.Problem == "":
 		return Verdict{State: Idle}
 	}
-	v := Verdict{State: OK}
+	v := Verdict{State: OK, Sentence: s.remark()}
 	if quiet {
 		v.State = Idle
 	}
@@ -122,14 +134,46 @@ func (s *Situation) firstStarts() string {
 	return "the first instance starts"
 }
 
-// misses reports whether more requests were not in time than the percentile allows. A single one among many is chance.
+// enough is how many misses show that a function misses its objective, as for the alert FaasInferMissesObjective, and few
+// how many do if they are at least half of the requests. Fewer are chance.
+const (
+	enough = 10
+	few    = 3
+)
+
+// misses reports whether more requests were not in time than the percentile allows.
 func (s *Situation) misses() bool {
 	n, bad := s.Minute.Answered(), s.Minute.Answered()-s.Minute.InTime
-	if bad == 0 {
-		return false
-	}
 	allowed := 1 - s.percentile()/100
-	return float64(bad) > allowed*float64(n)+1e-9 && (bad > 1 || n == 1)
+	return float64(bad) > allowed*float64(n)+1e-9 && (bad >= enough || bad >= few && 2*bad >= n)
+}
+
+// remark says what is strange about a function that does not miss its objective: no request was answered well.
+func (s *Situation) remark() string {
+	n, wrong := s.Minute.Answered(), s.Minute.Wrong
+	switch {
+	case s.Minute.InTime > 0 || n == 0 && wrong == 0 || n >= few:
+		return ""
+	case n == 0:
+		code, of := "4xx", "model"
+		if s.WrongCode > 0 {
+			code = strconv.Itoa(s.WrongCode)
+		}
+		if s.Objective == 0 {
+			of = "function"
+		}
+		if wrong == 1 {
+			return fmt.Sprintf("the only request was refused as wrong (%s): it does not fit the %s", code, of)
+		}
+		return fmt.Sprintf("all %d requests were refused as wrong (%s): the client's request does not fit the %s", wrong, code, of)
+	case s.Minute.Late == n && s.Cold:
+		return map[uint64]string{1: "one request", 2: "two requests"}[n] + " waited for the first instance"
+	case n == 1 && s.Minute.Failed == 1:
+		return "the only request has failed"
+	case n == 1:
+		return "the only request was " + strings.TrimPrefix(s.share(), "100 % ")
+	}
+	return "of two requests, none was answered in time: " + s.share()
 }
 
 func (s *Situation) percentile() float64 {
@@ -153,81 +197,192 @@ func (s *Situation) share() string {
 	return strings.Join(parts, ", ")
 }
 
-// cause says why requests are not in time, with what is known.
+// cause says why requests are not in time, with what is known: the reason of the worst second. If it has passed, that is
+// said in the past tense, with what is now.
 func (s *Situation) cause() string {
-	over := s.Load > 0 && s.Carries > 0 && s.Load > s.Carries
-	load := fmt.Sprintf("load %s/s, instances carry %s/s", Rate(s.Load), Rate(s.Carries))
 	worst := max(s.Minute.Refused, s.Minute.Late, s.Minute.Failed)
 	switch {
 	case s.short() && s.Least > 0:
-		return fmt.Sprintf("the objective is %s, and the shortest that the model can keep is %s", Milliseconds(s.Objective), Milliseconds(s.Least))
+		return s.tooShort()
 	case worst == s.Minute.Failed && s.Problem != "":
 		return sentence(s.Problem)
 	case worst == s.Minute.Failed && worst > s.Minute.Refused:
 		return "instances answer with errors"
+	}
+	w := s.decisive()
+	if w == s {
+		return s.reason(present)
+	}
+	then := w.reason(past)
+	if s.Load > 0 && s.Carries > 0 {
+		then += "; now " + s.figures(present)
+	}
+	return then
+}
+
+// decisive is the situation that explains the misses: that of the worst second unless the present one has the same
+// reason, or lacks instances now.
+func (s *Situation) decisive() *Situation {
+	if s.Worst == nil {
+		return s
+	}
+	switch now, then := s.kind(), s.Worst.kind(); {
+	case then == unknown || now == unready:
+		return s
+	case now == crowded && (then != crowded || s.lack(present) != "" || s.Lack == s.Worst.Lack):
+		return s
+	case now == then && now != crowded:
+		return s
+	}
+	return s.Worst
+}
+
+// kind is a kind of reason for misses.
+type kind int
+
+const (
+	unknown kind = iota
+	unready
+	crowded
+	starting
+	slower
+	problem
+)
+
+// kind says which reason a situation shows. A lack of room is none as long as the instances carry the load.
+func (s *Situation) kind() kind {
+	over := s.Load > s.Carries && (s.Objective > 0 || s.Carries > 0)
+	switch {
 	case s.Ready == 0 && s.Parked == 0:
-		return join("no instance is ready", s.lack())
-	case s.Lack != NoLack && s.Objective == 0:
-		return or(s.lack(), load)
-	case over || s.Lack != NoLack && s.Lack != TooSlow:
-		return join(load, or(s.lack(), s.starting()))
+		return unready
+	case over || s.lack(present) != "" && s.Carries == 0:
+		return crowded
 	case s.Instances > s.Ready+s.Parked:
-		return join("load "+Rate(s.Load)+"/s", s.starting())
+		return starting
 	case s.Slower >= 1.2:
-		return fmt.Sprintf("executions take %s times as long as predicted", Rate(math.Round(s.Slower*10)/10))
+		return slower
 	case s.Problem != "":
+		return problem
+	}
+	return unknown
+}
+
+// reason says what [Situation.kind] found.
+func (s *Situation) reason(t tense) string {
+	switch s.kind() {
+	case unready:
+		return join("no instance "+t.of("is", "was")+" ready", s.lack(t))
+	case crowded:
+		if s.Objective == 0 {
+			return or(s.lack(t), s.figures(t))
+		}
+		return join(s.figures(t), or(s.lack(t), s.starting(t)))
+	case starting:
+		return join("load "+t.of("", "was ")+Rate(s.Load)+"/s", s.starting(t))
+	case slower:
+		return fmt.Sprintf("executions %s %s times as long as predicted", t.of("take", "took"), Rate(math.Round(s.Slower*10)/10))
+	case problem:
 		return sentence(s.Problem)
-	case s.Load > 0 && s.Carries > 0:
-		return load + " now"
+	}
+	if s.Load > 0 && s.Carries > 0 {
+		return lately + "; now " + s.figures(present)
 	}
 	return ""
 }
+
+// lately begins a reason that is not known.
+const lately = "in the last minute"
+
+// tense is that of a verb.
+type tense bool
+
+const present, past tense = false, true
+
+func (t tense) of(now, then string) string {
+	if t == past {
+		return then
+	}
+	return now
+}
+
+// figures compares the load with what the instances carry.
+func (s *Situation) figures(t tense) string {
+	return fmt.Sprintf("load %s%s/s, instances %s %s/s", t.of("", "was "), Rate(s.Load), t.of("carry", "carried"), Rate(s.Carries))
+}
+
+// tooShort says that no config of the model meets the objective.
+func (s *Situation) tooShort() string {
+	return fmt.Sprintf("the objective is %s, and the shortest that the model can keep is %s", Milliseconds(s.Objective), Milliseconds(s.shortest()))
+}
+
+// shortest is the shortest objective that the model can keep, as people would write it.
+func (s *Situation) shortest() time.Duration { return Round(max(s.Least, s.Objective+1)) }
 
 // short reports whether no config of the model meets the objective.
 func (s *Situation) short() bool {
 	return s.Objective > 0 && (s.Lack == TooSlow || s.Least > s.Objective)
 }
 
-func (s *Situation) lack() string {
+func (s *Situation) lack(t tense) string {
 	switch s.Lack {
 	case NoRoom:
-		return "no node has room"
+		return "no node " + t.of("has", "had") + " room"
 	case NoNode:
 		return "it may run on no node"
 	case AtLimit:
-		return fmt.Sprintf("it has the maximum of %s", instances(max(s.Max, s.Instances)))
+		return fmt.Sprintf("it %s the maximum of %s", t.of("has", "had"), instances(max(s.Max, s.Instances)))
 	}
 	return ""
 }
 
 // starting says how many instances are on their way.
-func (s *Situation) starting() string {
+func (s *Situation) starting(t tense) string {
 	n := s.Instances - s.Ready - s.Parked
 	switch {
 	case n == 1:
-		return "1 instance starts"
+		return "1 instance " + t.of("starts", "started")
 	case n > 1:
-		return fmt.Sprintf("%d instances start", n)
+		return fmt.Sprintf("%d instances %s", n, t.of("start", "started"))
 	}
 	return ""
 }
 
 // remedy is the one thing that would help.
 func (s *Situation) remedy() *Remedy {
+	w := s.decisive()
+	short := w.kind() == unready || w.kind() == crowded
 	switch {
 	case s.short() && s.Least > 0:
-		slo := Round(max(s.Least, s.Objective+1))
+		slo := s.ample()
 		return &Remedy{Label: "Allow " + Milliseconds(slo), Objective: slo}
-	case s.Lack == AtLimit && s.Max > 0:
+	case short && w.Lack == AtLimit && s.Max > 0:
 		n := s.Max + 1
-		if s.Carries > 0 && s.Load > s.Carries { // A tenth more than the load, as plans do.
-			n = max(n, int(math.Ceil(float64(max(1, s.Instances))*1.1*s.Load/s.Carries)))
+		if w.Carries > 0 && w.Load > w.Carries { // A tenth more than the load, as plans do.
+			n = max(n, int(math.Ceil(float64(max(1, w.Instances))*1.1*w.Load/w.Carries)))
 		}
 		return &Remedy{Label: "Allow " + instances(n), Max: n}
-	case s.Lack == NoRoom && s.Roomy > s.Objective:
+	case short && w.Lack == NoRoom && s.Roomy > s.Objective:
 		return &Remedy{Label: "Allow " + Milliseconds(s.Roomy), Objective: s.Roomy}
 	}
 	return &Remedy{Label: showWhy}
+}
+
+// ample is an objective that the model keeps with a margin: a quarter more than the shortest, or a tenth more than was
+// seen, but at most twice as much, because what was seen includes waiting. It is rounded up to one of few figures, so that
+// it changes seldom.
+func (s *Situation) ample() time.Duration {
+	least := s.shortest()
+	want := max(least*5/4, min(s.Seen*11/10, least*2))
+	unit := time.Microsecond
+	for unit*100 < want {
+		unit *= 10
+	}
+	for _, n := range []time.Duration{10, 12, 15, 20, 25, 30, 40, 50, 60, 80} {
+		if n*unit >= want {
+			return n * unit
+		}
+	}
+	return 100 * unit
 }
 
 // Round rounds a time up to two digits that people would write.
@@ -301,6 +456,8 @@ func join(a, b string) string {
 		return a + b
 	case strings.HasPrefix(a, "load") || strings.HasPrefix(a, "no instance"):
 		return a + ", " + b
+	case strings.HasPrefix(b, lately):
+		return a + " " + b
 	}
 	return a + ": " + b
 }

@@ -29,8 +29,42 @@ func TestJudge(t *testing.T) {
 		"within the percentile": {with(func(s *Situation) { s.Minute = Counts{Arrived: 1000, InTime: 990, Late: 10} }),
 			OK, "", Remedy{}},
 		"one late of five is chance": {with(func(s *Situation) { s.Minute = Counts{Arrived: 5, InTime: 4, Late: 1} }), OK, "", Remedy{}},
-		"the only one failed": {with(func(s *Situation) { s.Minute = Counts{Arrived: 1, Failed: 1} }), Misses,
+		"the only one failed": {with(func(s *Situation) { s.Minute = Counts{Arrived: 1, Failed: 1} }), OK,
+			"the only request has failed", Remedy{}},
+		"the only one was late": {with(func(s *Situation) { s.Minute = Counts{Arrived: 1, Late: 1} }), OK, "the only request was late", Remedy{}},
+		"a cold start": {with(func(s *Situation) { s.Minute, s.Cold = Counts{Arrived: 1, Late: 1}, true }), OK,
+			"one request waited for the first instance", Remedy{}},
+		"two of a cold start": {with(func(s *Situation) { s.Minute, s.Cold = Counts{Arrived: 2, Late: 2}, true }), OK,
+			"two requests waited for the first instance", Remedy{}},
+		"two of two": {with(func(s *Situation) { s.Minute = Counts{Arrived: 2, Late: 1, Failed: 1} }), OK,
+			"of two requests, none was answered in time: 50 % late, 50 % failed", Remedy{}},
+		"nine of many are chance": {with(func(s *Situation) { s.Minute = Counts{Arrived: 100, InTime: 91, Late: 9} }), OK, "", Remedy{}},
+		"three of three failed": {with(func(s *Situation) { s.Minute = Counts{Arrived: 3, Failed: 3} }), Misses,
 			"100 % failed: instances answer with errors", Remedy{Label: showWhy}},
+		"nothing fits": {with(func(s *Situation) { s.Minute, s.WrongCode = Counts{Arrived: 12, Wrong: 12}, 400 }), OK,
+			"all 12 requests were refused as wrong (400): the client's request does not fit the model", Remedy{}},
+		"nothing fits for several reasons": {Situation{Minute: Counts{Arrived: 12, Wrong: 12}, Instances: 1, Ready: 1}, OK,
+			"all 12 requests were refused as wrong (4xx): the client's request does not fit the function", Remedy{}},
+		"something fits": {with(func(s *Situation) { s.Minute, s.WrongCode = Counts{Arrived: 12, InTime: 1, Wrong: 11}, 400 }), OK, "", Remedy{}},
+		"no room for more than the load": {with(func(s *Situation) { s.Minute, s.Load, s.Carries, s.Lack, s.Roomy = refused, 303, 3452, NoRoom, 400*ms }),
+			Misses, "24 % refused in the last minute; now load 303/s, instances carry 3452/s", Remedy{Label: showWhy}},
+		"no room some seconds ago": {with(func(s *Situation) {
+			s.Minute, s.Roomy, s.Worst = refused, 400*ms, &Situation{Objective: 200 * ms, Load: 480, Carries: 90, Instances: 2, Ready: 2, Lack: NoRoom}
+		}), Misses, "24 % refused: load was 480/s, instances carried 90/s, no node had room; now load 100/s, instances carry 150/s",
+			Remedy{"Allow 400 ms", 400 * ms, 0}},
+		"no room then and now": {with(func(s *Situation) {
+			s.Minute, s.Load, s.Lack, s.Worst = refused, 160, NoRoom, &Situation{Objective: 200 * ms, Load: 480, Carries: 90, Instances: 2, Ready: 2, Lack: NoRoom}
+		}), Misses, "24 % refused: load 160/s, instances carry 150/s, no node has room", Remedy{Label: showWhy}},
+		"a cold start, and then no room": {with(func(s *Situation) {
+			s.Minute, s.Load, s.Carries, s.Lack, s.Roomy, s.Worst = refused, 480, 390, NoRoom, 400*ms, &Situation{Objective: 200 * ms, Load: 480}
+		}), Misses, "24 % refused: load 480/s, instances carry 390/s, no node has room", Remedy{"Allow 400 ms", 400 * ms, 0}},
+		"more started, and then the limit": {with(func(s *Situation) {
+			s.Minute, s.Load, s.Carries, s.Lack, s.Max = refused, 480, 240, AtLimit, 2
+			s.Worst = &Situation{Objective: 200 * ms, Load: 480, Carries: 90, Instances: 2, Ready: 1}
+		}), Misses, "24 % refused: load 480/s, instances carry 240/s, it has the maximum of 2 instances", Remedy{"Allow 5 instances", 0, 5}},
+		"the first instance came late": {with(func(s *Situation) {
+			s.Minute, s.Worst = refused, &Situation{Objective: 200 * ms, Load: 480}
+		}), Misses, "24 % refused: no instance was ready; now load 100/s, instances carry 150/s", Remedy{Label: showWhy}},
 		"no room, whatever the objective": {with(func(s *Situation) { s.Minute, s.Load, s.Carries, s.Lack = refused, 480, 390, NoRoom }), Misses,
 			"24 % refused: load 480/s, instances carry 390/s, no node has room", Remedy{Label: showWhy}},
 		"no room": {with(func(s *Situation) { s.Minute, s.Load, s.Carries, s.Lack, s.Roomy = refused, 480, 390, NoRoom, 400*ms }), Misses,
@@ -47,20 +81,26 @@ func TestJudge(t *testing.T) {
 		"one more starts": {with(func(s *Situation) { s.Minute, s.Load, s.Carries, s.Instances = refused, 480, 300, 3 }), Misses,
 			"24 % refused: load 480/s, instances carry 300/s, 1 instance starts", Remedy{Label: showWhy}},
 		"caught up": {with(func(s *Situation) { s.Minute = refused }), Misses,
-			"24 % refused: load 100/s, instances carry 150/s now", Remedy{Label: showWhy}},
+			"24 % refused in the last minute; now load 100/s, instances carry 150/s", Remedy{Label: showWhy}},
 		"too short an objective": {with(func(s *Situation) {
 			s.Minute, s.Objective, s.Least, s.Lack = Counts{Arrived: 100, Late: 100}, 100*ms, 183*ms, TooSlow
-		}), Misses, "100 % late: the objective is 100 ms, and the shortest that the model can keep is 183 ms", Remedy{"Allow 190 ms", 190 * ms, 0}},
+		}), Misses, "100 % late: the objective is 100 ms, and the shortest that the model can keep is 190 ms", Remedy{"Allow 250 ms", 250 * ms, 0}},
+		"too short, seen to be shorter still": {with(func(s *Situation) {
+			s.Minute, s.Objective, s.Least, s.Lack, s.Seen = Counts{Arrived: 100, Late: 100}, 4*ms, 4501925, TooSlow, 9*ms
+		}), Misses, "100 % late: the objective is 4 ms, and the shortest that the model can keep is 4.6 ms", Remedy{"Allow 10 ms", 10 * ms, 0}},
+		"too short, with a queue": {with(func(s *Situation) {
+			s.Minute, s.Objective, s.Least, s.Lack, s.Seen = Counts{Arrived: 100, Late: 100}, 7*ms, 7385*time.Microsecond, TooSlow, time.Second
+		}), Misses, "100 % late: the objective is 7 ms, and the shortest that the model can keep is 7.4 ms", Remedy{"Allow 15 ms", 15 * ms, 0}},
 		"too short and nothing served": {with(func(s *Situation) {
 			s.Minute, s.Objective, s.Least, s.Lack, s.Ready, s.Instances = Counts{}, 100*ms, 183*ms, TooSlow, 0, 0
 			s.Problem = "no config meets the objective"
-		}), Broken, "no config meets the objective", Remedy{"Allow 190 ms", 190 * ms, 0}},
+		}), Broken, "the objective is 100 ms, and the shortest that the model can keep is 190 ms", Remedy{"Allow 250 ms", 250 * ms, 0}},
 		"slower than predicted": {with(func(s *Situation) { s.Minute, s.Slower = Counts{Arrived: 100, InTime: 50, Late: 50}, 1.5 }), Misses,
 			"50 % late: executions take 1.5 times as long as predicted", Remedy{Label: showWhy}},
 		"late and refused": {with(func(s *Situation) { s.Minute, s.Slower = Counts{Arrived: 100, InTime: 50, Late: 40, Refused: 10}, 2 }), Misses,
 			"10 % refused, 40 % late: executions take 2 times as long as predicted", Remedy{Label: showWhy}},
-		"few misses": {with(func(s *Situation) { s.Minute, s.Percentile = Counts{Arrived: 4000, InTime: 3998, Late: 2}, 99.99 }), Misses,
-			"< 0.1 % late: load 100/s, instances carry 150/s now", Remedy{Label: showWhy}},
+		"few misses": {with(func(s *Situation) { s.Minute, s.Percentile = Counts{Arrived: 20000, InTime: 19990, Late: 10}, 99.99 }), Misses,
+			"< 0.1 % late in the last minute; now load 100/s, instances carry 150/s", Remedy{Label: showWhy}},
 		"first start":                    {Situation{Instances: 1, Waiting: 1, Minute: Counts{Arrived: 1}}, Starting, "the first instance starts; 1 request waits", Remedy{}},
 		"first start, two":               {Situation{Instances: 2, Waiting: 7}, Starting, "the first instance starts; 7 requests wait", Remedy{}},
 		"prewarmed":                      {Situation{Instances: 1}, Starting, "the first instance starts", Remedy{}},
@@ -83,6 +123,46 @@ func TestJudge(t *testing.T) {
 	}
 	if v := Judge(Situation{Problem: strings.Repeat("a log with ümläüts\n", 1000)}); len(v.Sentence) > maxSentence+5 || strings.ContainsAny(v.Sentence, "\n\uFFFD") {
 		t.Errorf("a long problem: %q", v.Sentence)
+	}
+}
+
+// While a function misses its objective, its sentence and its remedy are those of the worst second, and change seldom.
+func TestSentencesAreSteady(t *testing.T) {
+	const ms = time.Millisecond
+	var m Memory
+	s := Situation{Objective: 4 * ms, Percentile: 99, Load: 100, Carries: 150, Instances: 2, Ready: 2, Least: 4500 * time.Microsecond, Lack: TooSlow,
+		Minute: Counts{Arrived: 100, Late: 100}}
+	first := m.Judge(1000, s)
+	if first.Remedy == nil || first.Remedy.Objective != 6*ms {
+		t.Fatalf("%+v %+v", first, first.Remedy)
+	}
+	for at := int64(1001); at < 1030; at++ {
+		s.Least, s.Lack, s.Seen = time.Duration(3500+100*(at%20))*time.Microsecond, []Lack{TooSlow, NoRoom, NoLack}[at%3], time.Duration(at%9)*ms
+		if v := m.Judge(at, s); v.Sentence != first.Sentence || v.Remedy == nil || *v.Remedy != *first.Remedy {
+			t.Fatalf("at %d: %+v %+v, first %+v %+v", at, v, v.Remedy, first, first.Remedy)
+		}
+	}
+	s.Least, s.Lack, s.Seen = 7385*time.Microsecond, TooSlow, 0
+	if v := m.Judge(1030, s); v.Remedy == nil || v.Remedy.Label != "Allow 10 ms" {
+		t.Errorf("after a while: %+v %+v", v, v.Remedy)
+	}
+
+	m, s.Objective, s.Least, s.Minute = Memory{}, 200*ms, 20*ms, Counts{Arrived: 1000, InTime: 760, Refused: 240}
+	crowd := s
+	crowd.Load, crowd.Carries, crowd.Lack = 480, 90, NoRoom
+	m.Note(2000, 200, crowd)
+	s.Lack = NoLack
+	m.Note(2001, 40, s)
+	want := "24 % refused: load was 480/s, instances carried 90/s, no node had room; now load 100/s, instances carry 150/s"
+	for i := range 3 {
+		s.Lack = []Lack{NoRoom, NoLack, AtLimit}[i]
+		if v := m.Judge(2010, s); v.Sentence != want {
+			t.Errorf("%d: %q, want %q", i, v.Sentence, want)
+		}
+	}
+	m.Note(2060, 10, s)
+	if v := m.Judge(2060, s); strings.Contains(v.Sentence, "480") {
+		t.Errorf("a minute later: %q", v.Sentence)
 	}
 }
 

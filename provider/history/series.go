@@ -3,7 +3,7 @@
 // one [Sample] a second for each function. Begin reading at [Series].
 //
 // A function has two tiers: seconds of the last two minutes, and steps of ten seconds of the last hour.
-// A slot takes 32 bytes, so a function takes 18 KiB whatever its load is, and 1,000 functions take less
+// A slot takes 32 bytes, so a function takes 19 KiB whatever its load is, and 1,000 functions take less
 // than 20 MiB.
 package history
 
@@ -32,9 +32,9 @@ const (
 	near  = minute / Step
 )
 
-// Counts counts requests. Arrived were taken. InTime, Late, Refused and Failed have their answers; those
-// which the client has to change, or broke off in time, are in none of these.
-type Counts struct{ Arrived, InTime, Late, Refused, Failed uint64 }
+// Counts counts requests. Arrived were taken. InTime, Late, Refused and Failed have their answers. Wrong are those which
+// the client has to change, which only seconds and the minute count. Those that it broke off in time are in none of these.
+type Counts struct{ Arrived, InTime, Late, Refused, Failed, Wrong uint64 }
 
 // Answered counts the requests that count for the objective.
 func (c Counts) Answered() uint64 { return c.InTime + c.Late + c.Refused + c.Failed }
@@ -51,20 +51,20 @@ func (c Counts) Attainment() (percent float64, ok bool) {
 
 func (c *Counts) add(o Counts) {
 	c.Arrived, c.InTime, c.Late = c.Arrived+o.Arrived, c.InTime+o.InTime, c.Late+o.Late
-	c.Refused, c.Failed = c.Refused+o.Refused, c.Failed+o.Failed
+	c.Refused, c.Failed, c.Wrong = c.Refused+o.Refused, c.Failed+o.Failed, c.Wrong+o.Wrong
 }
 
 // since returns what came after an earlier reading. A counter never runs backwards; a reading may, by the
 // requests that are being counted meanwhile.
 func (c Counts) since(o Counts) Counts {
 	return Counts{less(c.Arrived, o.Arrived), less(c.InTime, o.InTime), less(c.Late, o.Late),
-		less(c.Refused, o.Refused), less(c.Failed, o.Failed)}
+		less(c.Refused, o.Refused), less(c.Failed, o.Failed), less(c.Wrong, o.Wrong)}
 }
 
 // latest is the higher of two readings of each counter.
 func (c Counts) latest(o Counts) Counts {
 	return Counts{max(c.Arrived, o.Arrived), max(c.InTime, o.InTime), max(c.Late, o.Late),
-		max(c.Refused, o.Refused), max(c.Failed, o.Failed)}
+		max(c.Refused, o.Refused), max(c.Failed, o.Failed), max(c.Wrong, o.Wrong)}
 }
 
 func less(a, b uint64) uint64 { return a - min(a, b) }
@@ -103,6 +103,8 @@ type slot struct {
 type Series struct {
 	bounds []float64
 	fine   [Fine]slot
+	// wrong are the requests of each second that the client has to change.
+	wrong [Fine]uint32
 	// coarse has a place more than an hour takes, for the step that has not ended.
 	coarse [Coarse + 1]slot
 	// distributions are how many requests were in each bucket of latencies, followed by how many batches were in
@@ -157,7 +159,7 @@ func (s *Series) Add(at int64, x Sample) {
 
 // clear forgets all that happened.
 func (s *Series) clear() {
-	s.fine, s.coarse, s.minute, s.hour = [Fine]slot{}, [Coarse + 1]slot{}, Counts{}, Counts{}
+	s.fine, s.coarse, s.minute, s.hour, s.wrong = [Fine]slot{}, [Coarse + 1]slot{}, Counts{}, Counts{}, [Fine]uint32{}
 	clear(s.distributions)
 }
 
@@ -172,20 +174,28 @@ func (s *Series) advance(came Counts, x *Sample, state Sample) {
 			clear(s.hourly(s.at))
 		}
 	}
-	s.minute = s.minute.since(s.fine[(s.at-minute)%Fine].counts())
+	s.minute = s.minute.since(s.second(s.at - minute))
 	s.minute.add(came)
 	s.hour.add(came)
+	s.hour.Wrong = 0
 	var now slot
 	now.set(came, state)
 	if x != nil {
 		s.distribute(x, &now)
 	}
-	s.fine[s.at%Fine] = now
+	s.fine[s.at%Fine], s.wrong[s.at%Fine] = now, clip32(came.Wrong)
 	c := &s.coarse[step(s.at)]
 	total := c.counts()
 	total.add(came)
 	c.set(total, state)
 	c.p50, c.p99 = s.quantiles(s.minutely(s.at))
+}
+
+// second counts what came in a second of the last two minutes.
+func (s *Series) second(at int64) Counts {
+	c := s.fine[at%Fine].counts()
+	c.Wrong = uint64(s.wrong[at%Fine])
+	return c
 }
 
 // step is the index of the coarse slot of a second: seconds 1 to 10 are one step.
@@ -218,7 +228,7 @@ func (s *Series) quantiles(of []uint32) (p50, p99 short) {
 }
 
 func (x *slot) counts() Counts {
-	return Counts{uint64(x.arrived), uint64(x.inTime), uint64(x.late), uint64(x.refused), uint64(x.failed)}
+	return Counts{uint64(x.arrived), uint64(x.inTime), uint64(x.late), uint64(x.refused), uint64(x.failed), 0}
 }
 
 func (x *slot) set(c Counts, of Sample) {
@@ -271,6 +281,14 @@ func (s *Series) sum(from, to int64) []uint64 {
 
 // LastMinute counts the requests of the last minute. It allocates nothing.
 func (s *Series) LastMinute() Counts { return s.minute }
+
+// Since counts the requests of the last minute that came after a second. It allocates nothing.
+func (s *Series) Since(from int64) (c Counts) {
+	for at := max(from, s.at-minute, s.began) + 1; at <= s.at; at++ {
+		c.add(s.second(at))
+	}
+	return c
+}
 
 // Distributions returns how many requests, and batches, of the last hour were in each bucket.
 func (s *Series) Distributions() (latency, batches []uint64) {

@@ -16,9 +16,11 @@ type Reading struct {
 	// Started counts the requests taken, Answered those with an answer.
 	Started, Answered uint64
 	// InTime, Late, Refused and Failed are the requests that count for the objective, as in slo_requests_total. Of a
-	// function without objective, InTime are all answers that are none of the others and no 499.
-	InTime, Late, Refused, Failed uint64
-	Latency, Batches              []uint64
+	// function without objective, InTime are all answers that are none of the others and no 499. Wrong are those that
+	// the client has to change (4xx), and WrongCode is their status, 0 if there were several or none.
+	InTime, Late, Refused, Failed, Wrong uint64
+	WrongCode                            int
+	Latency, Batches                     []uint64
 }
 
 // LatencyBounds are the upper bounds of the histogram of requests, in milliseconds.
@@ -43,7 +45,8 @@ func (r *Reading) Read(f *FunctionMetrics, objective bool) {
 	// A request counts in codes first. Read in the opposite order, the misses never exceed what codes says of them.
 	misses, asked := valueOf(f.misses), valueOf(f.asked)
 	var hungUp uint64
-	r.Answered, r.Refused, r.Failed = 0, 0, 0
+	codes := 0
+	r.Answered, r.Refused, r.Failed, r.Wrong, r.WrongCode = 0, 0, 0, 0, 0
 	for code, n := range *f.codes.Load() {
 		count := n.Load()
 		r.Answered += count
@@ -54,14 +57,19 @@ func (r *Reading) Read(f *FunctionMetrics, objective bool) {
 			r.Failed += count
 		case code == web.StatusHungUp:
 			hungUp += count
+		case code >= http.StatusBadRequest && count > 0:
+			r.Wrong, r.WrongCode, codes = r.Wrong+count, code, codes+1
 		}
+	}
+	if codes > 1 {
+		r.WrongCode = 0
 	}
 	r.Started = f.started.Load()
 	bad := r.Refused + r.Failed
 	if objective {
 		r.InTime, r.Late = asked-min(asked, misses), misses-min(misses, bad)
 	} else {
-		r.InTime, r.Late = r.Answered-min(r.Answered, bad+hungUp), 0
+		r.InTime, r.Late = r.Answered-min(r.Answered, bad+hungUp+r.Wrong), 0
 	}
 	r.Latency = f.total.buckets(r.Latency[:0], len(requestBuckets))
 	r.Batches = f.batch.buckets(r.Batches[:0], len(batchBuckets))

@@ -35,7 +35,7 @@ func TestReading(t *testing.T) {
 		t.Error("it has taken requests")
 	}
 	r.Read(f, true)
-	if r.Started != 34 || r.Answered != 33 || r.InTime != 10 || r.Late != 4 || r.Refused != 6 || r.Failed != 2 {
+	if r.Started != 34 || r.Answered != 33 || r.InTime != 10 || r.Late != 4 || r.Refused != 6 || r.Failed != 2 || r.Wrong != 5 || r.WrongCode != 400 {
 		t.Errorf("with an objective: %+v", r)
 	}
 	if r.Quiet(f) {
@@ -45,7 +45,7 @@ func TestReading(t *testing.T) {
 		t.Errorf("latencies %v, batches %v", r.Latency, r.Batches)
 	}
 	r.Read(f, false)
-	if r.InTime != 18 || r.Late != 0 || r.Refused != 6 || r.Failed != 2 {
+	if r.InTime != 13 || r.Late != 0 || r.Refused != 6 || r.Failed != 2 {
 		t.Errorf("without an objective: %+v", r)
 	}
 	if n := testing.AllocsPerRun(100, func() { r.Quiet(f) }); n > 0 {
