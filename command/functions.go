@@ -140,7 +140,7 @@ func newListCommand() *cobra.Command {
 		Aliases: []string{"ls"},
 		Short:   "List the functions of a provider",
 		Long: `list shows the deployed functions of all namespaces, or of one: the image, the objective,
-the instances that are ready and planned, and the requests answered since the provider started.`,
+the instances that are ready or parked, and planned, and the requests answered since the provider started.`,
 		Example: "  faas-infer list\n  faas-infer list --namespace team-a -o yaml",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

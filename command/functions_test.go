@@ -107,7 +107,7 @@ const (
 	broken  = `{"name":"broken","image":"x:v1","namespace":"openfaas-fn","annotations":{"com.openfaas.slo.latency":"2s","com.openfaas.infer.problem":"the model cannot be read: it ends too early\u001b[2J"}}`
 	figures = `{"now":1,"functions":[
  {"name":"digits","namespace":"openfaas-fn","slo_ms":50,"state":"misses","sentence":"24 % refused: load 480/s, instances carry 390/s, no node has room","revision":{"asked":"18","serving":"17"},
-  "minute":{"rate_per_s":1650.4,"attainment_pct":76.04,"p99_ms":61.25},"carries_per_s":1234.5,"instances":[{"batch":8,"cpu_millicores":1000,"gpu_pct":0,"count":2,"ready":1}]},
+  "minute":{"rate_per_s":1650.4,"attainment_pct":76.04,"p99_ms":61.25},"carries_per_s":1234.5,"replicas":2,"available_replicas":1,"instances":[{"batch":8,"cpu_millicores":1000,"gpu_pct":0,"count":2}]},
  {"name":"words","namespace":"team-a","slo_ms":0,"state":"idle","sentence":"","revision":{"asked":"3","serving":""},"minute":{"rate_per_s":0,"attainment_pct":null,"p99_ms":null},"instances":[]}]}`
 )
 

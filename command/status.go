@@ -41,7 +41,10 @@ type functionStats struct {
 		Attainment *float64 `json:"attainment_pct"`
 		P99        *float64 `json:"p99_ms"`
 	} `json:"minute"`
-	Carries   float64         `json:"carries_per_s"`
+	Carries float64 `json:"carries_per_s"`
+	// Replicas are the instances planned, and Available those of them that are ready, parked ones too.
+	Replicas  int             `json:"replicas"`
+	Available int             `json:"available_replicas"`
 	Instances []instanceStats `json:"instances"`
 }
 
@@ -51,7 +54,6 @@ type instanceStats struct {
 	CPU   int `json:"cpu_millicores"`
 	GPU   int `json:"gpu_pct"`
 	Count int `json:"count"`
-	Ready int `json:"ready"`
 }
 
 // newStatusCommand returns "faas-infer status".
@@ -63,7 +65,7 @@ func newStatusCommand() *cobra.Command {
 		Short: "Show how functions do: state, objective, attainment, rate, instances, problem",
 		Long: `status shows the functions of a provider, or those that you name. IN TIME is the part of
 the last minute's requests that were answered within the objective, and RATE their number per
-second. READY counts the instances that are ready, and those that are planned. With -o wide, there are
+second. READY counts the instances that are ready or parked, and those that are planned. With -o wide, there are
 also the instances as ⟨batch,CPU,GPU⟩, the 99th percentile of the last minute's latencies, the rate
 that the instances carry, and the revision that serves, with the deployed one if that is another.
 
@@ -135,12 +137,7 @@ func (a *functionsClient) status(ctx context.Context, names []string) (rows []st
 		if !a.named(names, f.Name, f.Namespace) {
 			continue
 		}
-		row := statusRow{functionStats: f}
-		for _, in := range f.Instances {
-			row.planned += in.Count
-			row.ready += in.Ready
-		}
-		rows, kept = append(rows, row), append(kept, text)
+		rows, kept = append(rows, statusRow{functionStats: f, ready: f.Available, planned: f.Replicas}), append(kept, text)
 	}
 	return rows, kept, a.missing(ctx, names, rows)
 }

@@ -38,6 +38,8 @@ type functionStats struct {
 	Cost       int              `json:"cost_millicores"`
 	CostGPU    int              `json:"cost_gpu_pct"`
 	Memory     int64            `json:"memory_bytes"`
+	Replicas   uint64           `json:"replicas"`
+	Available  uint64           `json:"available_replicas"`
 	Instances  []statsInstance  `json:"instances"`
 	Latency    *statsBounds     `json:"latency_ms,omitempty"`
 	Batches    *statsSizes      `json:"batches,omitempty"`
@@ -179,6 +181,7 @@ func (w *watchedFunction) stats(whole bool) functionStats {
 		statsName: w.name(), Kind: "program", Image: d.Deployment.Image, SLO: inMilliseconds(in.SLO), Percentile: in.Percentile,
 		Revision: statsRevision{Asked: strconv.FormatUint(d.Revision, 10)}, Minute: window(minute), Hour: window(hour),
 		Load: rounded(w.load(minute)), Carries: rounded(w.state.Carries), Waiting: w.state.Waiting,
+		Replicas: w.state.Replicas, Available: w.state.AvailableReplicas,
 	}
 	if in.IsInference {
 		f.Kind = "model"

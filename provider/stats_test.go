@@ -120,14 +120,15 @@ func (r *rig) answers(c *watching, good, refused int) {
 func TestStats(t *testing.T) {
 	r, c, at := watched(t, nil)
 	r.deploy(t, nil)
-	if s := r.stats(t, ""); len(s.Functions) != 1 || s.Functions[0].Minute.Attainment != nil || s.Functions[0].State != "idle" {
+	if s := r.stats(t, ""); len(s.Functions) != 1 || s.Functions[0].Minute.Attainment != nil || s.Functions[0].State != "ok" {
 		t.Errorf("without requests: %+v", s)
 	}
 	*at = at.Add(time.Second)
 	r.answers(c, 76, 24)
 	s := r.stats(t, "")
 	f := s.Functions[0]
-	if f.Name != "mnist" || f.Namespace != "openfaas-fn" || f.Kind != "model" || f.Image != "mnist:latest" || f.SLO != 50 || f.Revision != (statsRevision{"1", "1"}) {
+	if f.Name != "mnist" || f.Namespace != "openfaas-fn" || f.Kind != "model" || f.Image != "mnist:latest" || f.SLO != 50 || f.Revision != (statsRevision{"1", "1"}) ||
+		f.Replicas != 2 || f.Available != 2 {
 		t.Errorf("function %+v", f)
 	}
 	if m := f.Minute; m.Arrived != 100 || m.InTime != 76 || m.Refused != 24 || m.Late+m.Failed != 0 || m.Attainment == nil || *m.Attainment != 76 || m.P99 == nil {

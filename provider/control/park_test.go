@@ -213,6 +213,26 @@ func TestAParkedInstanceThatDies(t *testing.T) {
 	})
 }
 
+// A parked instance that stays is ready, and shows the new revision.
+func TestRevisionOfAParkedFunction(t *testing.T) {
+	tryWith(t, parks, func(r *rig) {
+		r.measured("f", "m")
+		r.answered("f", "m")
+		r.allParked("f")
+		before := r.only().ID
+		for range 2 {
+			r.until("the revision serves", func() bool {
+				w, _ := Watch(r.Controller, full("f"))
+				return w.Revision == r.revision && w.Replicas == 1 && w.AvailableReplicas == 1
+			})
+			if in := r.only(); !in.Parked || in.ID != before {
+				t.Errorf("%+v does not stay parked", in)
+			}
+			r.deploy("f", "m")
+		}
+	})
+}
+
 // A new revision replaces parked instances. They serve until its instances are ready.
 func TestUpdateOfAParkedFunction(t *testing.T) {
 	tryWith(t, parks, func(r *rig) {

@@ -98,17 +98,22 @@ func Watch(c *Controller, name string) (provider.Watched, bool) {
 	if fn.slow() != "" {
 		w.Lack = provider.LackSpeed
 	}
-	carries, serving := 0.0, 0
+	carries, serving, parked := 0.0, 0, uint64(0)
 	for _, in := range fn.Sorted() {
 		x := in.watched()
 		if in.serves() {
 			carries, serving = carries+x.Carries, serving+1
 			w.Revision = max(w.Revision, in.number)
+		} else if x.Parked && in.There() {
+			parked = max(parked, in.number, in.Revision)
 		}
 		w.Instances = append(w.Instances, x)
 	}
 	if fn.handover.over && w.Revision > 0 {
 		w.Revision = fn.Revision
+	}
+	if w.Revision == 0 { // A parked instance answers the next request.
+		w.Revision = parked
 	}
 	if w.Carries = carries; fn.load > 0 && fn.carried > 0 && serving > 0 {
 		w.Carries = fn.carried * fn.load * (1 + c.options.System.Settings().Headroom)

@@ -78,6 +78,23 @@ func TestTally(t *testing.T) {
 	}
 }
 
+// A deployment that changes nothing that instances are started with restarts none, and shows as serving.
+func TestKeptInstancesShowTheNewRevision(t *testing.T) {
+	try(t, func(r *rig) {
+		r.measured("f", "m")
+		r.answered("f", "m")
+		before := r.only().ID
+		r.measured("f", "m")
+		r.until("the new revision serves", func() bool {
+			w, _ := Watch(r.Controller, full("f"))
+			return w.Revision == r.revision
+		})
+		if r.only().ID != before {
+			t.Error("the instance was replaced")
+		}
+	})
+}
+
 // A model that has become too slow for its objective says which one it can keep.
 func TestWatchTellsTheShortestObjective(t *testing.T) {
 	try(t, func(r *rig) {

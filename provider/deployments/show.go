@@ -58,6 +58,9 @@ func (fn *function) describe() description {
 		case in.up:
 			d.Ready++
 			latest = latest || in.Revision >= fn.Revision
+			if in.answers {
+				d.Revision = fn.answering
+			}
 		case in.Leaving || p.Text == "":
 		case p.Unplaced:
 			// Of several, show the first by name, so that the text stays the same.

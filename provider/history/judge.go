@@ -13,7 +13,7 @@ type State string
 
 // The states.
 const (
-	// OK: it keeps its objective. Idle: nobody asks for it.
+	// OK: it keeps its objective. Idle: it has no instance, and a request starts one.
 	OK   State = "ok"
 	Idle State = "idle"
 	// Misses: too many of the last minute's requests were late, refused or failed.
@@ -96,7 +96,6 @@ const showWhy = "Show why"
 
 // Judge says how a function does.
 func Judge(s Situation) Verdict {
-	quiet := s.Minute.Arrived == 0 && s.Minute.Answered() == 0 && s.Waiting == 0
 	switch {
 	case s.Hopeless || s.Problem != "" && !s.Slight && s.Ready == 0 && s.Parked == 0 && s.Progress == "":
 		why := or(s.Problem, "no instance can serve")
@@ -110,11 +109,9 @@ func Judge(s Situation) Verdict {
 		return Verdict{Starting, s.firstStarts(), nil}
 	case s.misses():
 		return Verdict{Misses, join(s.share(), s.cause()), s.remedy()}
-	case quiet && s.Problem == "":
-		return Verdict{State: Idle}
 	}
 	v := Verdict{State: OK, Sentence: s.remark()}
-	if quiet {
+	if s.Instances == 0 && s.Waiting == 0 {
 		v.State = Idle
 	}
 	if s.Problem != "" {

@@ -24,8 +24,9 @@ func TestJudge(t *testing.T) {
 	}{
 		"all well":         {serving, OK, "", Remedy{}},
 		"nothing deployed": {Situation{}, Idle, "", Remedy{}},
-		"nobody asks":      {with(func(s *Situation) { s.Minute, s.Load = Counts{}, 0 }), Idle, "", Remedy{}},
-		"parked":           {with(func(s *Situation) { s.Minute, s.Ready, s.Parked = Counts{}, 0, 2 }), Idle, "", Remedy{}},
+		"nobody asks":      {with(func(s *Situation) { s.Minute, s.Load = Counts{}, 0 }), OK, "", Remedy{}},
+		"parked":           {with(func(s *Situation) { s.Minute, s.Ready, s.Parked = Counts{}, 0, 2 }), OK, "", Remedy{}},
+		"stopped":          {Situation{Minute: Counts{Arrived: 5, InTime: 5}}, Idle, "", Remedy{}},
 		"within the percentile": {with(func(s *Situation) { s.Minute = Counts{Arrived: 1000, InTime: 990, Late: 10} }),
 			OK, "", Remedy{}},
 		"one late of five is chance": {with(func(s *Situation) { s.Minute = Counts{Arrived: 5, InTime: 4, Late: 1} }), OK, "", Remedy{}},

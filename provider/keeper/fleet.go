@@ -116,6 +116,8 @@ type Description struct {
 	Cold uint64
 	// Waiting is the number of requests that no instance has yet, of an ordinary function.
 	Waiting int
+	// Revision is the revision of an ordinary function that answers, 0 if none does.
+	Revision uint64
 	// Wanted is the number of instances that the function should have, even without load.
 	Wanted uint64
 	// Measured: the model's times are known, measured or predicted.

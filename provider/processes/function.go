@@ -54,8 +54,11 @@ func (in *instance) Up() {
 	if in.up = true; current {
 		in.revision = fn.Revision
 	}
-	fn.forwarder.Up(in.ID, in.Network, in.Address, cmp.Or(in.revision, in.Kept.Revision))
+	fn.forwarder.Up(in.ID, in.Network, in.Address, in.announced())
 }
+
+// announced is the number of the revision as which it answers.
+func (in *instance) announced() uint64 { return cmp.Or(in.revision, in.Kept.Revision) }
 
 // serving counts the instances of earlier revisions that answer requests, with those that are
 // silent for the moment.

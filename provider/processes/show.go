@@ -13,6 +13,11 @@ func (fn *function) description() keeper.Description {
 	s := fn.forwarder.Stats()
 	d.Cold, d.Waiting, d.Wanted = s.Cold, s.Waiting, uint64(fn.replicas.Wanted())
 	d.Problem = fn.problem()
+	for _, in := range fn.Instances {
+		if in.up && in.There() {
+			d.Revision = max(d.Revision, in.announced())
+		}
+	}
 	return d
 }
 

@@ -51,6 +51,27 @@ func TestUpdateLosesNothing(t *testing.T) {
 	})
 }
 
+// A deployment that changes nothing that instances are started with restarts none: they answer as the new revision at
+// once, and the controller says so.
+func TestKeptInstancesAnswerAsTheNewRevision(t *testing.T) {
+	try(t, func(r *rig) {
+		r.deploy("f", "a", between(1, 1))
+		r.ready("f", 1)
+		before := r.only().ID
+		for range 2 {
+			r.deploy("f", "a", between(1, 1))
+			if d := r.describe("f"); d.Revision != r.revision || r.only().ID != before {
+				t.Errorf("revision %d answers, want %d: %+v", d.Revision, r.revision, d.Instances)
+			}
+		}
+		r.deploy("f", "b", between(1, 1))
+		if d := r.describe("f"); d.Revision != r.revision-1 {
+			t.Errorf("revision %d answers before an instance of %d is ready", d.Revision, r.revision)
+		}
+		r.until("the new revision answers", func() bool { return r.describe("f").Revision == r.revision })
+	})
+}
+
 // Once a revision has answered, no earlier one does, and each answer says which one gave it. No
 // request fails meanwhile, also if there is no room for both.
 func TestNoEarlierRevisionAnswersAfterALater(t *testing.T) {

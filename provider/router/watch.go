@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/control"
 	"github.com/faas-infer/faas-infer/provider/web"
@@ -33,14 +32,11 @@ func (o ordinary) Watch(name string) (provider.Watched, bool) {
 	if !ok || !known {
 		return provider.Watched{}, false
 	}
-	w := provider.Watched{Status: status, Waiting: d.Waiting, Hopeless: d.Crash != "" && d.Ready == 0}
+	w := provider.Watched{Status: status, Revision: d.Revision, Waiting: d.Waiting, Hopeless: d.Crash != "" && d.Ready == 0}
 	if d.Crash == "" && d.Unplaced != "" {
 		w.Lack = provider.LackRoom
 	}
 	for _, in := range d.Instances {
-		if in.State == cluster.Ready {
-			w.Revision = max(w.Revision, in.Revision)
-		}
 		in.Config.Batch = 1
 		w.Instances = append(w.Instances, provider.WatchedInstance{Instance: in, Holds: in.Config.Resources})
 	}

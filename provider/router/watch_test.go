@@ -25,9 +25,9 @@ func TestWatchOfAProgram(t *testing.T) {
 		in.Config.CPU = 500
 		later := in
 		later.ID, later.Revision, later.State = "b", 4, cluster.Starting
-		of := described{r.processes, keeper.Description{Instances: []cluster.Instance{in, later}, Ready: 1, Waiting: 7, Unplaced: "no node takes it"}}
+		of := described{r.processes, keeper.Description{Instances: []cluster.Instance{in, later}, Ready: 1, Revision: 5, Waiting: 7, Unplaced: "no node takes it"}}
 		w, ok := ordinary{of}.Watch("f.n")
-		if !ok || w.Waiting != 7 || w.Revision != 3 || w.Lack != provider.LackRoom || w.Hopeless || len(w.Instances) != 2 {
+		if !ok || w.Waiting != 7 || w.Revision != 5 || w.Lack != provider.LackRoom || w.Hopeless || len(w.Instances) != 2 {
 			t.Fatalf("%+v", w)
 		}
 		if x := w.Instances[0]; x.Holds.CPU != 500 || x.Config.Batch != 1 || x.ID != "a" {

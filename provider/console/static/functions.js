@@ -40,7 +40,7 @@ export function Functions() {
     <p class="legend-note quiet">⟨8, 1000m⟩ is an instance that takes batches of up to 8 requests on 1000 millicores.${" "}
       <span class="squares" aria-hidden="true"><i class="ready"></i></span> ready,${" "}
       <span class="squares" aria-hidden="true"><i class="starting"></i></span> starting,${" "}
-      <span class="squares" aria-hidden="true"><i class="parked"></i></span> parked: in memory without a share of the CPU.</p>`;
+      <span class="squares" aria-hidden="true"><i class="parked"></i></span> parked: ready in memory, without a share of the CPU.</p>`;
 }
 
 function Totals() {

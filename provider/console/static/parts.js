@@ -46,17 +46,17 @@ export function State({ of }) {
 
 const maxSquares = 8;
 
-/** Instances by config: a square for each, filled if it is ready. */
+/** Instances by config: a square for each, filled if it is ready. Parked ones are ready, too: they answer as quickly. */
 export const Blocks = memo(({ of }) => {
   const groups = (of ?? []).filter((g) => (g.count ?? 1) > 0);
   if (!groups.length) return html`<span class="quiet">none</span>`;
   return html`<ul class="blocks">${groups.map((g) => {
-    const all = g.count ?? 1, parked = g.parked ?? 0, ready = g.ready ?? all;
+    const all = g.count ?? 1, parked = g.parked ?? 0, ready = g.ready ?? all, up = ready + parked;
     const squares = Array.from({ length: Math.min(all, maxSquares) }, (_, i) => i < ready ? "ready" : i < ready + parked ? "parked" : "starting");
-    const words = [`${all} × ${config(g)}`, ready < all && `${ready} ready`, parked && `${parked} parked`].filter(Boolean).join(", ");
+    const words = [`${all} × ${config(g)}`, up < all && `${up} ready`, parked && `${parked} parked`].filter(Boolean).join(", ");
     return html`<li title=${`${words}${g.cpu_millicores ? `: batches of up to ${g.batch ?? 1} on ${g.cpu_millicores} millicores${g.gpu_pct ? ` and ${g.gpu_pct} % of a GPU` : ""}` : ""}`}>
       <span class="squares" aria-hidden="true">${squares.map((s) => html`<i class=${s}></i>`)}</span>
-      <span>${all > 1 ? `${all} × ` : ""}${config(g)}</span>${ready < all && html` <span class="quiet">${ready} ready</span>`}</li>`;
+      <span>${all > 1 ? `${all} × ` : ""}${config(g)}</span>${up < all && html` <span class="quiet">${up} ready</span>`}</li>`;
   })}</ul>`;
 });
 
