@@ -183,6 +183,14 @@ func TestConsoleDeploys(t *testing.T) {
 	c.goes(t, "#/function/openfaas-fn/my-digits", ".histogram .bars")
 	c.says(t, "Instances", "ready", "Latest decisions", "Deployed")
 	c.clean(t, "the view of a function")
+	// A dialog is in the middle, and Enter in its field does what its button does.
+	c.goes(t, "#/function/openfaas-fn/my-digits/deployment", "td button")
+	c.press(t, "Change")
+	c.do(t, until(`(() => { const r = document.querySelector("dialog").getBoundingClientRect();
+		return Math.abs(r.top + r.bottom - innerHeight) < 4 })()`), fill("dialog input", "150ms"))
+	c.eval(t, `document.querySelector("dialog input").dispatchEvent(new KeyboardEvent("keydown", {key: "Enter", bubbles: true, cancelable: true})); ""`)
+	c.do(t, until(`document.querySelector("dialog") === null`))
+	c.says(t, "150ms")
 	c.goes(t, "#/nodes", ".node")
 	c.says(t, "my-digits")
 	c.clean(t, "the view Nodes")
@@ -225,6 +233,16 @@ def handle(batch):
 	c.clean(t, "the list with a function that misses its objective")
 	c.goes(t, "#/function/openfaas-fn/slow", ".box.warn button")
 	c.press(t, c.eval(t, `document.querySelector(".box.warn button").textContent`))
+	// The dialog says the same until it is answered, even if the function no longer has the button.
+	said := c.eval(t, `document.querySelector("dialog").innerText`)
+	c.eval(t, `import("./live.js").then(({ live, changed }) => {
+		const f = live.functions.get("openfaas-fn/slow");
+		live.functions.set("openfaas-fn/slow", {...f, state: "ok", sentence: "", remedy: null, slo_ms: 1});
+		changed();
+		return new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done("")))) })`)
+	if now := c.eval(t, `document.querySelector("dialog")?.innerText ?? ""`); now != said {
+		t.Errorf("the dialog said %q, and says %q", said, now)
+	}
 	c.press(t, c.eval(t, `document.querySelector("dialog .primary").textContent`))
 	c.do(t, until(`document.querySelector("dialog") === null`))
 	d.await(t, patience, "more instances", func() bool { return d.status(t, "slow").AvailableReplicas > 1 })
@@ -339,9 +357,13 @@ func TestConsoleHolds(t *testing.T) {
 	c.says(t, "Latest decisions", "Deployed")
 	d.stop(t)
 	c.says(t, "The provider does not answer", "The figures are those of")
+	// A view that could not be loaded meanwhile appears with the answers.
+	c.goes(t, "#/deploy", "main .box.bad")
 	d = p.providerAt(t, suite.binary, listen)
-	c.do(t, c.live())
-	c.says(t, "The provider has restarted", "printer")
+	c.do(t, c.live(), chromedp.WaitVisible(chromedp.CSS(".drop")))
+	c.says(t, "The provider has restarted")
+	c.goes(t, "#/function/openfaas-fn/printer", ".tiles")
+	c.says(t, "printer")
 
 	c.do(t, chromedp.Navigate(other.URL))
 	c.eval(t, fmt.Sprintf(`fetch(%q, {method: "POST", mode: "no-cors", credentials: "include", body: '{"replicas":0}'})
