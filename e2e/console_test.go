@@ -176,7 +176,9 @@ func TestConsoleDeploys(t *testing.T) {
 	c.press(t, "Deploy")
 	c.do(t, until(`location.hash === "#/function/openfaas-fn/my-digits"`), chromedp.WaitVisible(chromedp.CSS(".tiles")))
 
-	c.goes(t, "#/function/openfaas-fn/my-digits/try", "form")
+	c.goes(t, "#/function/openfaas-fn/my-digits/try", "main .card")
+	c.press(t, "Ask the model (this starts an instance)")
+	c.do(t, chromedp.WaitVisible(chromedp.CSS("form")))
 	c.press(t, "Send")
 	c.says(t, "✓ 200", "predictions", "Revision", "curl -sS")
 	c.clean(t, "the view Try it")
