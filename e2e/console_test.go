@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,6 +19,9 @@ import (
 
 	"github.com/chromedp/chromedp"
 	"github.com/openfaas/faas-provider/types"
+
+	"github.com/faas-infer/faas-infer/e2e/graphs"
+	"github.com/faas-infer/faas-infer/model"
 )
 
 // console is the provider's console in a browser.
@@ -176,9 +180,7 @@ func TestConsoleDeploys(t *testing.T) {
 	c.press(t, "Deploy")
 	c.do(t, until(`location.hash === "#/function/openfaas-fn/my-digits"`), chromedp.WaitVisible(chromedp.CSS(".tiles")))
 
-	c.goes(t, "#/function/openfaas-fn/my-digits/try", "main .card")
-	c.press(t, "Ask the model (this starts an instance)")
-	c.do(t, chromedp.WaitVisible(chromedp.CSS("form")))
+	c.triesOut(t, "my-digits")
 	c.press(t, "Send")
 	c.says(t, "✓ 200", "predictions", "Revision", "curl -sS")
 	c.clean(t, "the view Try it")
@@ -252,6 +254,38 @@ def handle(batch):
 	c.goes(t, "#/function/openfaas-fn/slow/decisions", ".decisions")
 	c.says(t, "Started")
 	c.clean(t, "the view Decisions")
+}
+
+// triesOut shows the form of a model. If no instance is ready, the page asks none before the user says so.
+func (c *console) triesOut(t *testing.T, name string) {
+	t.Helper()
+	c.goes(t, "#/function/openfaas-fn/"+name+"/try", "main .card")
+	c.do(t, until(`(() => {
+		const start = [...document.querySelectorAll("main button")].find((b) => b.textContent.startsWith("Ask the model"));
+		if (start) {
+			window.early = performance.getEntriesByType("resource").filter((e) => e.name.endsWith("/v2/models/`+name+`")).length;
+			start.click();
+		}
+		return document.querySelector("main form") !== null })()`))
+	if early := c.eval(t, "String(window.early ?? 0)"); early != "0" {
+		t.Errorf("the page asked %s for its inputs %s times before the user said so", name, early)
+	}
+}
+
+// triesScalar sends an input without rows as the model takes it.
+func (c *console) triesScalar(t *testing.T, p *place, d *daemon) {
+	t.Helper()
+	all := graphs.Cases()
+	scalar, err := model.FromProto(all[slices.IndexFunc(all, func(c *graphs.Case) bool { return c.Name == "scalar-input" })].Model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.bundle(t, "scalar:latest", scalar)
+	d.deploy(t, function("scalar", "scalar:latest", "20s"))
+	c.triesOut(t, "scalar")
+	c.press(t, "Send")
+	c.says(t, "✓ 200", `"inputs"`)
+	d.remove(t, "scalar")
 }
 
 // sends sends so many requests a second to a Python function until the returned function is called, and counts
@@ -333,6 +367,7 @@ func TestConsoleHolds(t *testing.T) {
 	c.press(t, "Send")
 	c.says(t, "✓ 200")
 	c.do(t, until(`document.querySelector(".body").innerText.includes("onerror")`))
+	c.triesScalar(t, p, d)
 	c.goes(t, "#/queue", ".tiles")
 	c.says(t, "No dead letter")
 	c.clean(t, "the view Queue")

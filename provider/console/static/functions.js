@@ -56,7 +56,7 @@ function Totals() {
 }
 
 function Several() {
-  return useLive((state) => state.several) && html`<p class="quiet">Several replicas of the provider serve these functions. The requests counted here are those of one of them.</p>`;
+  return useLive((state) => state.several) && html`<p class="quiet">Several replicas of the provider serve these functions. Shares in time and latencies are those of the requests to one of them.</p>`;
 }
 
 /** The functions that need somebody, with the reason and one thing to do about it. */
