@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,6 +19,9 @@ import (
 
 	"github.com/chromedp/chromedp"
 	"github.com/openfaas/faas-provider/types"
+
+	"github.com/faas-infer/faas-infer/e2e/graphs"
+	"github.com/faas-infer/faas-infer/model"
 )
 
 // console is the provider's console in a browser.
@@ -176,13 +180,21 @@ func TestConsoleDeploys(t *testing.T) {
 	c.press(t, "Deploy")
 	c.do(t, until(`location.hash === "#/function/openfaas-fn/my-digits"`), chromedp.WaitVisible(chromedp.CSS(".tiles")))
 
-	c.goes(t, "#/function/openfaas-fn/my-digits/try", "form")
+	c.triesOut(t, "my-digits")
 	c.press(t, "Send")
 	c.says(t, "✓ 200", "predictions", "Revision", "curl -sS")
 	c.clean(t, "the view Try it")
 	c.goes(t, "#/function/openfaas-fn/my-digits", ".histogram .bars")
 	c.says(t, "Instances", "ready", "Latest decisions", "Deployed")
 	c.clean(t, "the view of a function")
+	// A dialog is in the middle, and Enter in its field does what its button does.
+	c.goes(t, "#/function/openfaas-fn/my-digits/deployment", "td button")
+	c.press(t, "Change")
+	c.do(t, until(`(() => { const r = document.querySelector("dialog").getBoundingClientRect();
+		return Math.abs(r.top + r.bottom - innerHeight) < 4 })()`), fill("dialog input", "150ms"))
+	c.eval(t, `document.querySelector("dialog input").dispatchEvent(new KeyboardEvent("keydown", {key: "Enter", bubbles: true, cancelable: true})); ""`)
+	c.do(t, until(`document.querySelector("dialog") === null`))
+	c.says(t, "150ms")
 	c.goes(t, "#/nodes", ".node")
 	c.says(t, "my-digits")
 	c.clean(t, "the view Nodes")
@@ -225,6 +237,16 @@ def handle(batch):
 	c.clean(t, "the list with a function that misses its objective")
 	c.goes(t, "#/function/openfaas-fn/slow", ".box.warn button")
 	c.press(t, c.eval(t, `document.querySelector(".box.warn button").textContent`))
+	// The dialog says the same until it is answered, even if the function no longer has the button.
+	said := c.eval(t, `document.querySelector("dialog").innerText`)
+	c.eval(t, `import("./live.js").then(({ live, changed }) => {
+		const f = live.functions.get("openfaas-fn/slow");
+		live.functions.set("openfaas-fn/slow", {...f, state: "ok", sentence: "", remedy: null, slo_ms: 1});
+		changed();
+		return new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done("")))) })`)
+	if now := c.eval(t, `document.querySelector("dialog")?.innerText ?? ""`); now != said {
+		t.Errorf("the dialog said %q, and says %q", said, now)
+	}
 	c.press(t, c.eval(t, `document.querySelector("dialog .primary").textContent`))
 	c.do(t, until(`document.querySelector("dialog") === null`))
 	d.await(t, patience, "more instances", func() bool { return d.status(t, "slow").AvailableReplicas > 1 })
@@ -232,6 +254,38 @@ def handle(batch):
 	c.goes(t, "#/function/openfaas-fn/slow/decisions", ".decisions")
 	c.says(t, "Started")
 	c.clean(t, "the view Decisions")
+}
+
+// triesOut shows the form of a model. If no instance is ready, the page asks none before the user says so.
+func (c *console) triesOut(t *testing.T, name string) {
+	t.Helper()
+	c.goes(t, "#/function/openfaas-fn/"+name+"/try", "main .card")
+	c.do(t, until(`(() => {
+		const start = [...document.querySelectorAll("main button")].find((b) => b.textContent.startsWith("Ask the model"));
+		if (start) {
+			window.early = performance.getEntriesByType("resource").filter((e) => e.name.endsWith("/v2/models/`+name+`")).length;
+			start.click();
+		}
+		return document.querySelector("main form") !== null })()`))
+	if early := c.eval(t, "String(window.early ?? 0)"); early != "0" {
+		t.Errorf("the page asked %s for its inputs %s times before the user said so", name, early)
+	}
+}
+
+// triesScalar sends an input without rows as the model takes it.
+func (c *console) triesScalar(t *testing.T, p *place, d *daemon) {
+	t.Helper()
+	all := graphs.Cases()
+	scalar, err := model.FromProto(all[slices.IndexFunc(all, func(c *graphs.Case) bool { return c.Name == "scalar-input" })].Model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.bundle(t, "scalar:latest", scalar)
+	d.deploy(t, function("scalar", "scalar:latest", "20s"))
+	c.triesOut(t, "scalar")
+	c.press(t, "Send")
+	c.says(t, "✓ 200", `"inputs"`)
+	d.remove(t, "scalar")
 }
 
 // sends sends so many requests a second to a Python function until the returned function is called, and counts
@@ -313,6 +367,7 @@ func TestConsoleHolds(t *testing.T) {
 	c.press(t, "Send")
 	c.says(t, "✓ 200")
 	c.do(t, until(`document.querySelector(".body").innerText.includes("onerror")`))
+	c.triesScalar(t, p, d)
 	c.goes(t, "#/queue", ".tiles")
 	c.says(t, "No dead letter")
 	c.clean(t, "the view Queue")
@@ -339,9 +394,13 @@ func TestConsoleHolds(t *testing.T) {
 	c.says(t, "Latest decisions", "Deployed")
 	d.stop(t)
 	c.says(t, "The provider does not answer", "The figures are those of")
+	// A view that could not be loaded meanwhile appears with the answers.
+	c.goes(t, "#/deploy", "main .box.bad")
 	d = p.providerAt(t, suite.binary, listen)
-	c.do(t, c.live())
-	c.says(t, "The provider has restarted", "printer")
+	c.do(t, c.live(), chromedp.WaitVisible(chromedp.CSS(".drop")))
+	c.says(t, "The provider has restarted")
+	c.goes(t, "#/function/openfaas-fn/printer", ".tiles")
+	c.says(t, "printer")
 
 	c.do(t, chromedp.Navigate(other.URL))
 	c.eval(t, fmt.Sprintf(`fetch(%q, {method: "POST", mode: "no-cors", credentials: "include", body: '{"replicas":0}'})

@@ -47,7 +47,8 @@ type WatchedInstance struct {
 	Holds cluster.Resources
 	// Leaving: it gets no new requests. Parked is that of the instance.
 	Leaving bool
-	// Carries is the highest rate at which it meets the objective, in requests per second.
+	// Carries is its part of what the instances carry together or, without a load, the highest rate at which it meets the
+	// objective, in requests per second.
 	Carries float64
 	// Seen is the mean time that its Executions on its present share took, 0 if there were none. Size is the mean
 	// number of requests in them, and Predicted the mean of what was predicted for each, without margin. Without

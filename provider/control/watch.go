@@ -98,7 +98,7 @@ func Watch(c *Controller, name string) (provider.Watched, bool) {
 	if fn.slow() != "" {
 		w.Lack = provider.LackSpeed
 	}
-	carries, serving, parked := 0.0, 0, uint64(0)
+	carries, serving, parked := 0.0, 0, uint64(0) // Those of the instances alone.
 	for _, in := range fn.Sorted() {
 		x := in.watched()
 		if in.serves() {
@@ -117,8 +117,22 @@ func Watch(c *Controller, name string) (provider.Watched, bool) {
 	}
 	if w.Carries = carries; fn.load > 0 && fn.carried > 0 && serving > 0 {
 		w.Carries = fn.carried * fn.load * (1 + c.options.System.Settings().Headroom)
+		for i, in := range fn.Sorted() {
+			if in.serves() {
+				w.Instances[i].Carries = partOf(w.Instances[i].Carries, carries, serving, w.Carries)
+			}
+		}
 	}
 	return w, true
+}
+
+// partOf is what one of the serving instances carries of total requests per second, which all carry together: as much more or
+// less than alone as the others, or an equal part if none could carry anything alone.
+func partOf(own, sum float64, serving int, total float64) float64 {
+	if sum > 0 {
+		return total * own / sum
+	}
+	return total / float64(serving)
 }
 
 // watched shows an instance.

@@ -1,11 +1,13 @@
 package control
 
 import (
+	"math"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/dispatch"
@@ -29,6 +31,15 @@ func TestWatch(t *testing.T) {
 		}
 		if w.Load < 30 || w.Load > 70 || w.Carries < w.Load {
 			t.Errorf("load %g, carries %g, want about 50/s and more", w.Load, w.Carries)
+		}
+		sum := 0.0
+		for _, in := range w.Instances {
+			if in.State == cluster.Ready {
+				sum += in.Carries
+			}
+		}
+		if math.Abs(sum-w.Carries) > w.Carries/1000 {
+			t.Errorf("the instances carry %g, and %g if each is counted", w.Carries, sum)
 		}
 		in := w.Instances[0]
 		if in.Planned < in.Predicted {

@@ -90,6 +90,12 @@ export const TimeChart = memo(({ title, at, areas = [], lines = [], limit, forma
   </figure>`;
 });
 
+/** At most five of the bars' bounds with their places from 0 to 1. The bars are equally wide, and their bounds are not. */
+function ticks(bars) {
+  const every = Math.ceil(bars.length / 5);
+  return bars.flatMap((b, i) => i % every ? [] : [[i / bars.length, ms(b.lower)]]);
+}
+
 /** A histogram of latencies with the objective's line. bounds are upper bounds in ms; the last may be null for all above. */
 export const Histogram = memo(({ bounds, counts, objective }) => {
   const shown = useMemo(() => {
@@ -122,7 +128,7 @@ export const Histogram = memo(({ bounds, counts, objective }) => {
         <i style=${{ height: `${b.count ? Math.max(1.5, (b.count / top) * 100) : 0}%` }}></i></span>`)}
       ${mark !== null && html`<span class="goal-line" style=${{ left: `${mark * 100}%` }}><em class=${mark > 0.6 ? "before" : ""}>objective ${ms(objective)}</em></span>`}
     </div>
-    <div class="axis"><span>${ms(bars[0].lower)}</span><span>${Number.isFinite(bars.at(-1).upper) ? ms(bars.at(-1).upper) : `above ${ms(bars.at(-1).lower)}`}</span></div>
+    <div class="axis ticks" aria-hidden="true">${ticks(bars).map(([at, text]) => html`<span style=${{ left: `${at * 100}%` }}>${text}</span>`)}</div>
     <figcaption class="quiet">${spoken}</figcaption>
   </figure>`;
 });

@@ -67,7 +67,7 @@ export function FunctionPage({ namespace, name, part }) {
     ${removing && html`<${RemoveFunction} of=${f} close=${() => setRemoving(false)} />`}
     ${f.sentence && html`<div class=${`box ${f.state === "broken" ? "bad" : f.state === "misses" ? "warn" : "info"}`} role="status">
       <span class="sign" aria-hidden="true">${f.state === "broken" ? "✕" : f.state === "misses" ? "▲" : "i"}</span>
-      <p class="grow sentence">${plain(f.sentence)}</p><${Remedy} of=${f} /></div>`}
+      <p class="grow sentence">${plain(f.sentence)}</p><${Remedy} of=${f} part=${part} /></div>`}
     <nav class="tabs" aria-label="Parts of this function">${parts.map(([id, label]) => html`
       <a key=${id} href=${functionLink(namespace, name, id)} aria-current=${part === id ? "page" : undefined}>${label}</a>`)}</nav>
     ${part === "" && html`<${Overview} f=${f} span=${span} choose=${setSpan} />`}
@@ -86,7 +86,7 @@ function Overview({ f, span, choose }) {
   return html`
     <dl class="tiles">
       <${Tile} label="In time, last minute" note=${f.hour && `hour ${percent(f.hour.attainment_pct)}`}><${Attainment} of=${f.minute} /><//>
-      <${Tile} label="Requests" note=${f.carries_per_s > 0 && `instances carry ${rate(f.carries_per_s)}`}>${rate(f.minute?.rate_per_s ?? 0)}<//>
+      <${Tile} label="Requests, now" note=${f.carries_per_s > 0 && `instances carry ${rate(f.carries_per_s)}`}>${rate(f.load_per_s ?? 0)}<//>
       <${Tile} label=${`p${f.percentile || 99} latency`} note=${f.slo_ms ? `objective ${ms(f.slo_ms)}` : "no objective"}>${ms(f.minute?.p99_ms)}<//>
       <${Tile} label="p50 latency">${ms(f.minute?.p50_ms)}<//>
       <${Tile} label="Waiting" note="requests in the queue">${number(f.waiting ?? 0)}<//>

@@ -31,7 +31,7 @@ export function Functions() {
     <${Attention} />
     <div class="table functions" role="table" aria-label="Functions">
       <div class="tr th" role="row">
-        <span role="columnheader">Function</span><span role="columnheader">In time</span><span role="columnheader">Requests</span>
+        <span role="columnheader">Function</span><span role="columnheader">In time</span><span role="columnheader">Requests, now</span>
         <span role="columnheader">Latency</span><span role="columnheader">Instances</span><span role="columnheader">Cost</span></div>
       ${shown.map((key) => html`<${Row} key=${key} id=${key} />`)}
     </div>
@@ -47,16 +47,16 @@ function Totals() {
   const text = useLive((state) => {
     const list = [...state.functions.values()], with_ = list.filter((f) => f.slo_ms > 0);
     const late = list.filter((f) => f.state === "misses" || f.state === "broken").length;
-    const load = list.reduce((n, f) => n + (f.minute?.rate_per_s ?? 0), 0), held = list.reduce((n, f) => n + (f.cost_millicores ?? 0), 0);
+    const load = list.reduce((n, f) => n + (f.load_per_s ?? 0), 0), held = list.reduce((n, f) => n + (f.cost_millicores ?? 0), 0);
     const total = state.nodes.reduce((n, node) => n + (node.cpu_millicores?.total ?? 0), 0);
     return [count(list.length, "function"), with_.length && late === 0 && "all in time", late > 0 && `${late} to look at`,
-      rate(load), total > 0 ? `${cores(held)} of ${number(total / 1000)}` : cores(held)].filter(Boolean).join(" · ");
+      `${rate(load)} now`, total > 0 ? `${cores(held)} of ${number(total / 1000)}` : cores(held)].filter(Boolean).join(" · ");
   });
   return html`<p class="totals">${text}</p>`;
 }
 
 function Several() {
-  return useLive((state) => state.several) && html`<p class="quiet">Several replicas of the provider serve these functions. The requests counted here are those of one of them.</p>`;
+  return useLive((state) => state.several) && html`<p class="quiet">Several replicas of the provider serve these functions. Shares in time and latencies are those of the requests to one of them.</p>`;
 }
 
 /** The functions that need somebody, with the reason and one thing to do about it. */
@@ -90,7 +90,7 @@ const Cells = memo(({ f, spark }) => html`<div class=${`tr ${f.state}`} role="ro
   <span role="cell" class="cell-name"><a class="name" href=${functionLink(f.namespace, f.name)}>${plain(f.name)}</a><${State} of=${f.state} /></span>
   <span role="cell" class="cell-time"><span class="label">In time</span><b><${Attainment} of=${f.minute} /></b>
     <span class="quiet second">hour ${percent(f.hour?.attainment_pct)}</span></span>
-  <span role="cell" class="cell-rate"><span class="label">Requests</span><b>${rate(f.minute?.rate_per_s ?? 0)}</b><${Sparkline} values=${spark} label="requests over ten minutes" /></span>
+  <span role="cell" class="cell-rate"><span class="label">Requests, now</span><b>${rate(f.load_per_s ?? 0)}</b><${Sparkline} values=${spark} label="requests over ten minutes" /></span>
   <span role="cell" class="cell-latency"><span class="label">Latency</span><span>${f.minute?.p99_ms === null || f.minute?.p99_ms === undefined
     ? html`<span class="quiet">–</span>` : html`<span class="pair"><span class="quiet">p50</span> ${ms(f.minute.p50_ms)}</span> <span class="pair"><span class="quiet">p99</span> <b>${ms(f.minute.p99_ms)}</b></span>`}</span>
     <${Bullet} p50=${f.minute?.p50_ms} p99=${f.minute?.p99_ms} objective=${f.slo_ms} />

@@ -26,6 +26,8 @@ export const live = {
   problem: null,
   /** What to tell the user, for example of a restart. */
   notice: null,
+  /** The function whose remedy the user is asked about, as it was when the button was pressed. */
+  asked: null,
 };
 
 const listeners = new Set();
@@ -100,7 +102,7 @@ function applyStats(stats, whole) {
       const known = series.arrived.slice(-sparkPoints).map((n) => n / step);
       live.sparks.set(key, { bucket: Math.floor(stats.now / sparkStep), values: [...Array(sparkPoints - known.length).fill(null), ...known] });
     } else {
-      extendSpark(key, f.minute?.rate_per_s ?? 0, stats.now ?? Date.now() / 1000);
+      extendSpark(key, f.load_per_s ?? 0, stats.now ?? Date.now() / 1000);
     }
   }
   for (const key of whole ? [...live.sparks.keys()] : []) {

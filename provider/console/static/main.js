@@ -1,6 +1,6 @@
 // The frame of the console: head, connection, and the view that the address names.
 
-import { html, render, useEffect, useRef, useState, useLoad } from "./parts.js";
+import { html, render, useEffect, useRef, useState, useLoad, Asked } from "./parts.js";
 import { call } from "./api.js";
 import { begin, choose, connect, live, set, useLive } from "./live.js";
 import { clock, plain } from "./format.js";
@@ -52,18 +52,23 @@ function App() {
       <span class="grow"></span><${Namespaces} /><${Connection} /><${Theme} /></header>
     <${Notices} />
     <main id="main" ref=${main} tabindex="-1"><${View} key=${page} route=${route} /></main>
-    <${Foot} />`;
+    <${Asked} /><${Foot} />`;
 }
 
 function View({ route }) {
   const [Part, setPart] = useState(null), [failed, setFailed] = useState(false);
-  const load = later[route.view];
+  const load = later[route.view], connection = useLive((s) => s.connection);
+  // What could not be loaded is asked for again when the provider answers again.
   useEffect(() => {
+    if (Part || failed && connection !== "live") return;
     load?.().then((part) => setPart(() => part), () => setFailed(true));
-  }, [load]);
+  }, [load, connection]);
   if (route.view === "") return html`<${Functions} />`;
   if (!load) return html`<h1>Nothing here</h1><p><a href="#/">See all functions</a></p>`;
-  if (failed) return html`<p class="box bad" role="alert">This part of the page could not be loaded. Reload the page.</p>`;
+  if (failed && !Part) {
+    return html`<div class="box bad" role="alert"><span class="sign" aria-hidden="true">✕</span><p class="grow">This part of the page could not be loaded.</p>
+      <button type="button" class="small" onClick=${() => location.reload()}>Reload</button></div>`;
+  }
   return Part ? html`<${Part} ...${route} />` : html`<p class="quiet">Loading …</p>`;
 }
 

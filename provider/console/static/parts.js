@@ -5,7 +5,7 @@ import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } fr
 import htm from "./vendor/htm.mjs";
 import { annotate, call, query } from "./api.js";
 import { config, count, cores, duration, ms, plain } from "./format.js";
-import { refresh } from "./live.js";
+import { refresh, set, useLive } from "./live.js";
 
 export { render, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState };
 export const html = htm.bind(h);
@@ -86,6 +86,7 @@ export function Dialog({ title, close, children }) {
 export function Confirm({ title, children, label, danger, act, close }) {
   const [busy, setBusy] = useState(false), [failure, setFailure] = useState(null);
   const go = async () => {
+    if (busy) return;
     setBusy(true);
     setFailure(null);
     try {
@@ -96,7 +97,13 @@ export function Confirm({ title, children, label, danger, act, close }) {
       setBusy(false);
     }
   };
-  return html`<${Dialog} title=${title} close=${close}>${children}<${Failure} of=${failure} />
+  // Enter in a field does what the button does. It is no form, because the dialog may be inside of one.
+  const enter = (e) => {
+    if (e.key !== "Enter" || !e.target.matches("input")) return;
+    e.preventDefault();
+    go();
+  };
+  return html`<${Dialog} title=${title} close=${close}><div onKeyDown=${enter}>${children}</div><${Failure} of=${failure} />
     <div class="row end"><button type="button" onClick=${close}>Cancel</button>
     <button type="button" class=${danger ? "danger" : "primary"} disabled=${busy} onClick=${go}>${busy ? "Working …" : label}</button></div><//>`;
 }
@@ -107,22 +114,29 @@ export async function change(f, seen, annotations) {
   await refresh();
 }
 
-/** The one button for a function that misses its objective, and the dialog that it opens. */
-export function Remedy({ of: f }) {
-  // What the dialog says stays as it was when it opened.
-  const [asked, ask] = useState(null), r = asked?.remedy ?? f.remedy;
+/** The one button for a function that misses its objective. It opens the dialog Asked. */
+export function Remedy({ of: f, part }) {
+  const r = f.remedy;
   if (!r) return null;
-  if (!r.slo_ms && !r.replicas_max) {
-    return html`<a class="button" href=${functionLink(f.namespace, f.name, "decisions")}>${plain(r.label)}</a>`;
-  }
-  const close = () => ask(null);
-  const act = () => change(f, asked.revision?.asked, r.slo_ms ? { "com.openfaas.slo.latency": duration(r.slo_ms) } : { "com.openfaas.scale.max": String(r.replicas_max) });
-  return html`<button type="button" class="primary" onClick=${() => ask(f)}>${plain(r.label)}</button>
-    ${asked && html`<${Confirm} title=${plain(r.label)} label=${plain(r.label)} act=${act} close=${close}>
-      <p>${r.slo_ms
-        ? html`The objective of <b>${plain(f.name)}</b> changes from ${ms(f.slo_ms)} to <b>${ms(r.slo_ms)}</b>.`
-        : html`<b>${plain(f.name)}</b> may have up to <b>${count(r.replicas_max, "instance")}</b>.`}</p>
-      <p class="quiet">This deploys a new revision. The present one serves until the new one carries the load.</p><//>`}`;
+  if (r.slo_ms || r.replicas_max) return html`<button type="button" class="primary" onClick=${() => set({ asked: f })}>${plain(r.label)}</button>`;
+  return part !== "decisions" && html`<a class="button" href=${functionLink(f.namespace, f.name, "decisions")}>${plain(r.label)}</a>`;
+}
+
+/** The dialog of a remedy. It says what the button said when it was pressed, whatever happens to the button since. */
+export function Asked() {
+  const f = useLive((state) => state.asked), close = () => set({ asked: null });
+  useEffect(() => {
+    addEventListener("hashchange", close);
+    return () => removeEventListener("hashchange", close);
+  }, []);
+  if (!f) return null;
+  const r = f.remedy;
+  const act = () => change(f, f.revision?.asked, r.slo_ms ? { "com.openfaas.slo.latency": duration(r.slo_ms) } : { "com.openfaas.scale.max": String(r.replicas_max) });
+  return html`<${Confirm} title=${plain(r.label)} label=${plain(r.label)} act=${act} close=${close}>
+    <p>${r.slo_ms
+      ? html`The objective of <b>${plain(f.name)}</b> changes from ${ms(f.slo_ms)} to <b>${ms(r.slo_ms)}</b>.`
+      : html`<b>${plain(f.name)}</b> may have up to <b>${count(r.replicas_max, "instance")}</b>.`}</p>
+    <p class="quiet">This deploys a new revision. The present one serves until the new one carries the load.</p><//>`;
 }
 
 /** Removes a function after a question. */

@@ -43,11 +43,14 @@ async function tensorOf(file, input) {
   return last ? rows((x, y) => all.map((c) => value(x, y, c))) : all.map((c) => rows((x, y) => value(x, y, c)));
 }
 
-/** A body of JSON by rows, as docs/payloads.md has it. */
-function bodyOf(inputs, values) {
-  const row = inputs.length === 1 ? values[inputs[0].name] : Object.fromEntries(inputs.map((i) => [i.name, values[i.name]]));
-  return JSON.stringify({ instances: [row] });
+/** A body of JSON by rows or, if the inputs are sent whole, by columns, as docs/payloads.md has it. */
+function bodyOf(inputs, whole, value) {
+  const named = Object.fromEntries(inputs.map((i) => [i.name, value(i)]));
+  return JSON.stringify(whole ? { inputs: named } : { instances: [inputs.length === 1 ? named[inputs[0].name] : named] });
 }
+
+/** Whether inputs have no rows: one is a scalar, or has a first dimension that is no batch. */
+const areWhole = (inputs) => inputs.some((i) => i.shape && (!i.shape.length || i.shape[0] > 1));
 
 function waysOf(f, inputs) {
   const ways = [];
@@ -56,35 +59,43 @@ function waysOf(f, inputs) {
   return [...ways, ["file", inputs.length === 1 && isImage(inputs[0]) ? "An image" : "A file"], ["json", "JSON"]];
 }
 
-/** Asks a model for its inputs before the form is made, unless they are known. */
+/** A form for the model's inputs. If they are not known, it asks an instance; it starts one only if the user says so. */
 export function Try({ f }) {
-  const known = f.inputs || f.kind === "program";
+  const known = f.inputs || f.kind === "program", [asked, ask] = useState(false), last = useRef(null);
+  const may = asked || (f.instances ?? []).some((i) => i.ready > 0);
   const { data, failure } = useLoad(async (signal) => {
     if (f.kind === "program") return {};
     const [model, status] = await Promise.all([
-      known ? {} : call(`${pathOf(f)}/v2/models/${encodeURIComponent(f.name)}`, { signal }),
+      known || !may ? {} : call(`${pathOf(f)}/v2/models/${encodeURIComponent(f.name)}`, { signal }),
       call(query(`system/function/${encodeURIComponent(f.name)}`, { namespace: f.namespace }), { signal }),
     ]);
     return { ...model, decodes: Boolean(status.annotations?.["com.openfaas.infer.image"]) };
-  }, [f.name, f.revision?.asked, Boolean(known)]);
-  if (!data && !failure) return html`<section class="card"><h2>Try it</h2><p class="quiet" role="status">Asking the model for its inputs …</p></section>`;
-  return html`<${Form} key=${`${f.name} ${Boolean(data)}`} f=${f} inputs=${f.inputs ?? data?.inputs ?? []} decodes=${Boolean(data?.decodes)} />`;
+  }, [f.name, f.revision?.asked, Boolean(known), may]);
+  // The inputs stay while a new revision starts.
+  last.current = f.kind === "program" || failure ? f.inputs ?? last.current ?? [] : f.inputs ?? data?.inputs ?? last.current;
+  if (last.current && (data || failure)) {
+    const whole = areWhole(last.current), inputs = whole ? last.current.map((i) => ({ ...i, shape: [1, ...i.shape] })) : last.current;
+    return html`<${Form} key=${`${f.name} ${Boolean(data)}`} f=${f} inputs=${inputs} whole=${whole} decodes=${Boolean(data?.decodes)} />`;
+  }
+  return html`<section class="card"><h2>Try it</h2>${may || !data ? html`<p class="quiet" role="status">Asking the model for its inputs …</p>`
+    : html`<p>No instance is ready now, so that the model's inputs are not known yet.</p>
+      <p><button type="button" class="primary" onClick=${() => ask(true)}>Ask the model (this starts an instance)</button></p>`}</section>`;
 }
 
 // The default namespace may be left out.
 const pathOf = (f) => `function/${encodeURIComponent(f.name)}${f.namespace && f.namespace !== live.defaultNamespace ? `.${encodeURIComponent(f.namespace)}` : ""}`;
 
-function Form({ f, inputs, decodes }) {
+function Form({ f, inputs, whole, decodes }) {
   const ways = useMemo(() => waysOf(f, inputs), [f.kind, JSON.stringify(inputs)]);
   const [way, setWay] = useState(ways[0][0]), [values, setValues] = useState(() => Object.fromEntries(inputs.map((i) => [i.name, i.shape ? sample(i) : 0])));
-  const [text, setText] = useState(() => f.kind === "program" ? "" : JSON.stringify({ instances: [inputs.length === 1 ? small(inputs[0]) : Object.fromEntries(inputs.map((i) => [i.name, small(i)]))] }));
+  const [text, setText] = useState(() => f.kind === "program" ? "" : bodyOf(inputs, whole, small));
   const [file, setFile] = useState(null), [wrong, setWrong] = useState({}), [answer, setAnswer] = useState(null), [busy, setBusy] = useState(false);
   const stop = useRef(null);
   useEffect(() => () => stop.current?.abort(), []);
   const path = pathOf(f);
   // Where the function decodes no images, the page makes a tensor of one.
   const converts = way === "file" && !decodes && inputs.length === 1 && isImage(inputs[0]) && file?.type.startsWith("image/");
-  const body = way === "file" ? file : way === "form" ? bodyOf(inputs, values) : text;
+  const body = way === "file" ? file : way === "form" ? bodyOf(inputs, whole, (i) => values[i.name]) : text;
   const type = way === "file" ? file?.type || "application/octet-stream" : /^\s*[[{]/.test(body) ? "application/json" : "text/plain";
   const send = async (e) => {
     e.preventDefault();
@@ -93,7 +104,7 @@ function Form({ f, inputs, decodes }) {
     setBusy(true);
     let began = performance.now();
     try {
-      const made = converts ? JSON.stringify({ instances: [await tensorOf(file, inputs[0])] }) : body;
+      const tensor = converts && await tensorOf(file, inputs[0]), made = converts ? bodyOf(inputs, whole, () => tensor) : body;
       began = performance.now();
       const response = await raw(path, { method: "POST", body: made, headers: { "Content-Type": converts ? "application/json" : type }, signal: stop.current.signal });
       const blob = await response.blob();

@@ -46,12 +46,12 @@ function Outcome({ f, slo, perSecond, ask }) {
   const { plan, failure, busy } = usePlan(f.namespace, f.name, slo, perSecond);
   if (failure) return html`<${Failure} of=${failure} />`;
   if (!plan) return html`<p class="quiet" role="status">Planning …</p>`;
-  const now = plan.current ?? {};
+  const now = plan.current ?? {}, found = plan.instances?.length > 0;
   return html`<div class=${busy ? "outcome stale" : "outcome"} aria-busy=${busy ? "true" : "false"}>
     <p class=${`box ${plan.fits ? "good" : "warn"}`} role="status"><span class="sign" aria-hidden="true">${plan.fits ? "✓" : "▲"}</span> <span>${plain(plan.sentence)}</span></p>
     <div class="scroll" tabindex="0" role="region" aria-label="The plan against now"><table><thead><tr><th><span class="sr">Quantity</span></th><th>Now</th><th>Then</th></tr></thead><tbody>
       <tr><th>Instances</th><td><${Blocks} of=${now.instances} /></td><td><${Blocks} of=${plan.instances} /></td></tr>
-      <tr><th>They carry</th><td>${rate(now.carries_per_s)}</td><td>${rate(plan.carries_per_s)}</td></tr>
-      <tr><th>Cost</th><td>${cost(now)}</td><td><b>${cost(plan)}</b></td></tr></tbody></table></div>
+      <tr><th>They carry</th><td>${rate(now.carries_per_s)}</td><td>${found ? rate(plan.carries_per_s) : "–"}</td></tr>
+      <tr><th>Cost</th><td>${cost(now)}</td><td>${found ? html`<b>${cost(plan)}</b>` : "–"}</td></tr></tbody></table></div>
     ${slo !== f.slo_ms && html`<p><button type="button" class="primary" disabled=${busy || !plan.fits} onClick=${ask}>Set the objective to ${ms(slo)}</button></p>`}</div>`;
 }
