@@ -96,6 +96,8 @@ type memory struct {
 	capacity.Recall
 	// rearranged is when its instances were last exchanged for others.
 	rearranged time.Time
+	// arranged is the load in requests/s for which that was done.
+	arranged float64
 	departure  departure
 	worths     map[cluster.InstanceID]worth
 	preference preference

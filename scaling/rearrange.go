@@ -11,6 +11,10 @@ import (
 // a rearrangement.
 const minCarriedGain = 1.2
 
+// arrangedGrowth is the multiple of the load of a rearrangement from which on the next one need not wait for the
+// end of the window.
+const arrangedGrowth = 2
+
 // rearrange exchanges a function's instances for others. It reports whether it did. It
 // does so if adding instances is not enough, and a fresh start of Algorithm 1 would carry
 // minCarriedGain times as much in the same room. For example a function that grew from
@@ -19,14 +23,15 @@ const minCarriedGain = 1.2
 // its instances only come and go.
 //
 // Requests wait during the exchange. So it is not done for a burst, while instances start
-// or are replaced, or twice within a stabilisation window. left is the placement by
-// adding; it has already taken its room.
+// or are replaced, or twice within a stabilisation window unless the load has grown
+// arrangedGrowth times meanwhile: what suited its beginning would carry little of it until
+// the window ends. left is the placement by adding; it has already taken its room.
 func (p *pass) rearrange(v *view, left placing.Placement) bool {
 	if left.Reason == placing.NoConfig || v.steady <= v.capacity() || len(v.old) > 0 || v.started > 0 {
 		return false
 	}
 	again := v.memory.rearranged.Add(p.engine.settings.Stabilisation)
-	if !v.memory.rearranged.IsZero() && p.now.Before(again) {
+	if !v.memory.rearranged.IsZero() && p.now.Before(again) && v.steady < arrangedGrowth*v.memory.arranged {
 		return false
 	}
 	trial := p.space().Clone()
@@ -51,7 +56,7 @@ func (p *pass) rearrange(v *view, left placing.Placement) bool {
 		return false
 	}
 	p.room = trial
-	v.memory.rearranged = p.now
+	v.memory.rearranged, v.memory.arranged = p.now, v.steady
 	p.replace(v, fresh, emptied)
 	return true
 }
