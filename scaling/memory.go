@@ -97,7 +97,7 @@ type memory struct {
 	// rearranged is when its instances were last exchanged for others.
 	rearranged time.Time
 	// arranged is the load in requests/s for which that was done.
-	arranged float64
+	arranged   float64
 	departure  departure
 	worths     map[cluster.InstanceID]worth
 	preference preference
