@@ -251,6 +251,12 @@ func TestLogin(t *testing.T) {
 	if out, err := execute(t, "login"); err != nil || !strings.Contains(out, "as admin") {
 		t.Errorf("with a password that up has made: %v %s", err, out)
 	}
+	// A login may be older than that password.
+	old := filepath.Join(os.Getenv("OPENFAAS_CONFIG"), "config.yml")
+	write(t, old, "auths:\n- gateway: "+url+"\n  auth: basic\n  token: YWRtaW46b2xk\n")
+	if _, err := execute(t, "list"); err != nil {
+		t.Errorf("with a login of another password: %v", err)
+	}
 	t.Setenv("OPENFAAS_CONFIG", "")
 	t.Setenv("CI", "true")
 	if file, err := loginFile(); err != nil || file != ".openfaas/config.yml" {

@@ -166,14 +166,24 @@ func (a *remote) send(ctx context.Context, method, path string, body any) (*http
 			return nil, err
 		}
 	}
-	request, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(base.String(), "/")+a.prefix+path, bytes.NewReader(text))
-	if err != nil {
-		return nil, err
+	try := func(user, password string) (*http.Response, error) {
+		request, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(base.String(), "/")+a.prefix+path, bytes.NewReader(text))
+		if err != nil {
+			return nil, err
+		}
+		if password != "" {
+			request.SetBasicAuth(user, password)
+		}
+		return http.DefaultClient.Do(request)
 	}
-	if password != "" {
-		request.SetBasicAuth(user, password)
+	response, err := try(user, password)
+	if err == nil && response.StatusCode == http.StatusUnauthorized && source == ofLogin {
+		// The password of faas-infer up may be newer than the login.
+		if user, made, wrong := a.made(base); wrong == nil && made != "" && made != password {
+			response.Body.Close()
+			response, err = try(user, made)
+		}
 	}
-	response, err := http.DefaultClient.Do(request)
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		_, from := a.address()
 		return nil, fmt.Errorf("no provider runs at %s (%s); start one with faas-infer up, or give its --url: %w", base.Redacted(), from, err)
@@ -205,6 +215,9 @@ func (a *remote) base() (*url.URL, error) {
 	return base, nil
 }
 
+// ofLogin is the source of credentials that a login has kept.
+const ofLogin = " of faas-infer login"
+
 // credentials returns the user and password of the flags, of "faas-infer login" or, for a provider on this
 // machine, those that "faas-infer up" has made, and where they come from. The password is empty if
 // there are none.
@@ -223,7 +236,7 @@ func (a *remote) credentials(at *url.URL) (user, password, source string, err er
 		return "", "", "", err
 	}
 	if password != "" && cmp.Or(a.user, user) == user {
-		return user, password, " of faas-infer login", nil
+		return user, password, ofLogin, nil
 	}
 	if user, password, err = a.made(at); err != nil || password == "" {
 		return "", "", "", err

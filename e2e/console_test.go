@@ -409,3 +409,23 @@ func TestConsoleHolds(t *testing.T) {
 		t.Errorf("a page of another site scaled the function: %+v", s)
 	}
 }
+
+// The list shows another namespace when it is chosen, and the first one again.
+func TestConsoleNamespaces(t *testing.T) {
+	providerTests.takeHere(t)
+	d := newPlace(t).provider(t, suite.binary)
+	d.deploy(t, ordinary("printer", "cat"))
+	if a := do(t, d.own, http.MethodPost, d.url+"/system/namespace/team-a", []byte(`{"name":"team-a"}`)); a.status >= 300 {
+		t.Fatalf("make a namespace: %d %s", a.status, a.body)
+	}
+	c := openConsole(t, d.url+"/ui/", "")
+	c.says(t, "printer")
+	for _, step := range [][2]string{{"team-a", "No function yet"}, {"openfaas-fn", "printer"}} {
+		c.do(t, chromedp.WaitVisible(chromedp.CSS("label.namespace select")))
+		c.eval(t, fmt.Sprintf(`{ const s = document.querySelector("label.namespace select"); s.value = %q;
+			s.dispatchEvent(new Event("change", {bubbles: true})); } ""`, step[0]))
+		c.do(t, c.live())
+		c.says(t, step[1])
+	}
+	c.clean(t, "the list after another namespace")
+}

@@ -108,7 +108,10 @@ func (s openAIRoutes) list(w http.ResponseWriter, r *http.Request) error {
 	models, sender := []openAIModel{}, visible{r.Header, s.now(), map[*guard]bool{}}
 	for _, functions := range s.sorted().byNamespace {
 		for _, d := range functions {
-			if m, ok := s.model(d); ok && sender.check(d) == nil {
+			if sender.check(d) != nil {
+				continue
+			}
+			if m, ok := s.model(d); ok {
 				models = append(models, m)
 			}
 		}

@@ -198,7 +198,7 @@ func restored(r store.Function) (*Function, error) {
 		Name:       FullName(r.Deployment.Service, r.Deployment.Namespace),
 		Deployment: r.Deployment, Revision: r.Revision, Hash: r.Hash, Replicas: r.Replicas, CreatedAt: r.CreatedAt,
 	}
-	in, err := annotation.Parse(r.Deployment)
+	in, err := annotation.ParseStored(r.Deployment)
 	f.Inference = in
 	return f, err
 }

@@ -72,7 +72,13 @@ func (w *watcher) crowded() (name string, slo time.Duration, rate float64) {
 type modelTensors struct {
 	revision        uint64
 	inputs, outputs []statsTensor
+	// asked is the second of the latest question, of the revision askedOf.
+	asked   int64
+	askedOf uint64
 }
+
+// tensorsAgain is how many seconds a question that got no answer is not asked again: it is a request like any other.
+const tensorsAgain = 30
 
 // tensorsPatience is how long an instance may take to describe its model.
 const tensorsPatience = 2 * time.Second
@@ -106,7 +112,7 @@ func (s statsRoutes) readTensors(ctx context.Context, k audienceKey) {
 		}
 		return out
 	}
-	s.server.watcher.setTensors(d, modelTensors{d.Revision, list(model.Inputs), list(model.Outputs)})
+	s.server.watcher.setTensors(d, modelTensors{revision: d.Revision, inputs: list(model.Inputs), outputs: list(model.Outputs)})
 }
 
 // lacksTensors reports whether a function's model is not described yet, and an instance is ready that could.
@@ -119,9 +125,13 @@ func (w *watcher) lacksTensors(now time.Time, d *deployed) bool {
 	if f.model.revision == d.Revision {
 		return false
 	}
+	if f.model.askedOf == d.Revision && w.at-f.model.asked < tensorsAgain {
+		return false
+	}
 	f.model = modelTensors{}
 	for i := range f.state.Instances {
 		if f.state.Instances[i].shown() == instanceReady {
+			f.model.asked, f.model.askedOf = w.at, d.Revision
 			return true
 		}
 	}

@@ -114,7 +114,7 @@ func (w *watcher) tick(now time.Time) {
 
 // sampleAll samples all functions, unless that was done in this second. The lock is held.
 func (w *watcher) sampleAll(now time.Time) {
-	at := now.Unix() + w.skew
+	at := max(now.Unix(), 2*60*60) + w.skew       // A machine without a clock begins in 1970; the history needs an hour before.
 	if behind := w.at - at; behind > maxSetBack { // Steps of the history stay whole.
 		ahead := (behind/history.Step + 1) * history.Step
 		w.skew, at = w.skew+ahead, at+ahead

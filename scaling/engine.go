@@ -86,7 +86,7 @@ func helpWithoutRoom(p *pass, v *view) {
 func sumUp(p *pass) {
 	for _, v := range p.views {
 		if v.steady > 0 && len(v.live) > 0 {
-			p.plan.Carried = append(p.plan.Carried, Carried{v.Name, v.capacity() / v.steady})
+			p.plan.Carried = append(p.plan.Carried, Carried{v.Name, v.capacity() / v.steady, v.capacity()})
 		}
 	}
 	if p.gone != nil {

@@ -180,6 +180,8 @@ type Plan struct {
 type Carried struct {
 	Function string
 	Over     float64
+	// Rate is what they carry in requests/s.
+	Rate float64
 }
 
 // Start starts an instance.

@@ -50,16 +50,16 @@ func Fetch(ctx context.Context, index string, progress func(done, total int)) (s
 	text, err := io.ReadAll(io.LimitReader(response.Body, maxIndex))
 	response.Body.Close()
 	if err != nil {
-		return "", fmt.Errorf("%w: %s: %w", ErrNoNetwork, page, err)
+		return "", fmt.Errorf("%w: %s: %w", ErrNoNetwork, response.Request.URL.Redacted(), err)
 	}
 	// Both forms of an index have quoted addresses: HTML, and JSON (PEP 691).
 	m := regexp.MustCompile(`"([^"]*/` + regexp.QuoteMeta(wheelName) + `(?:#[^"]*)?)"`).FindSubmatch(text)
 	if m == nil {
-		return "", fmt.Errorf("the index %s has no %s", page, wheelName)
+		return "", fmt.Errorf("the index %s has no %s", response.Request.URL.Redacted(), wheelName)
 	}
 	at, err := url.Parse(html.UnescapeString(string(m[1])))
 	if err != nil {
-		return "", fmt.Errorf("the index %s: %w", page, err)
+		return "", fmt.Errorf("the index %s: %w", response.Request.URL.Redacted(), err)
 	}
 	if response, err = get(ctx, response.Request.URL.ResolveReference(at).String()); err != nil {
 		return "", err
@@ -106,7 +106,7 @@ func get(ctx context.Context, at string) (*http.Response, error) {
 	}
 	if response.StatusCode != http.StatusOK {
 		response.Body.Close()
-		return nil, fmt.Errorf("%s answers %s", at, response.Status)
+		return nil, fmt.Errorf("%s answers %s", request.URL.Redacted(), response.Status)
 	}
 	return response, nil
 }

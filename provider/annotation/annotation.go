@@ -314,6 +314,19 @@ func Parse(d types.FunctionDeployment) (Inference, error) {
 	return in, err
 }
 
+// ParseStored is [Parse] for a deployment that was accepted before, perhaps by an earlier version. It reads a value that
+// this version has no more as the nearest that it has, so that the function goes on serving.
+func ParseStored(d types.FunctionDeployment) (Inference, error) {
+	for _, settings := range []**map[string]string{&d.Annotations, &d.Labels} {
+		if *settings != nil && (**settings)[InferShadow] == "always" {
+			nearest := maps.Clone(**settings)
+			nearest[InferShadow] = ShadowAuto
+			*settings = &nearest
+		}
+	}
+	return Parse(d)
+}
+
 func parse(d types.FunctionDeployment) (Inference, error) {
 	in := Inference{Percentile: DefaultPercentile, MaxBatch: DefaultMaxBatch,
 		ZeroDuration: DefaultZeroDuration, ScaleType: TypeRPS, ScaleTarget: DefaultTarget}

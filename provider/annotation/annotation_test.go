@@ -176,9 +176,13 @@ func TestErrorNamesValueAndExample(t *testing.T) {
 	}
 }
 
-// A value that earlier versions took is refused with the way out, also in a stored deployment.
+// A value that earlier versions took is refused with the way out. A stored function goes on without it.
 func TestRemovedValueNamesTheWayOut(t *testing.T) {
-	_, err := Parse(deployment(map[string]string{InferShadow: "always"}))
+	stored := deployment(map[string]string{InferShadow: "always"})
+	if in, err := ParseStored(stored); err != nil || in.Shadow != ShadowAuto || (*stored.Annotations)[InferShadow] != "always" {
+		t.Errorf("a stored deployment: %q, %v, %v", in.Shadow, err, *stored.Annotations)
+	}
+	_, err := Parse(stored)
 	want := `com.openfaas.infer.shadow is "always": this value of earlier versions is no more; set it to auto, which starts shadows where that is the cheapest way`
 	if err == nil || err.Error() != want {
 		t.Errorf("error %v\nwant  %s", err, want)

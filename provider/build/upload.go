@@ -62,7 +62,7 @@ func (h *Handler) Upload(w http.ResponseWriter, r *http.Request) error {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	w.Header().Set("Connection", "close") // The rest of the body is not read.
+	web.CloseAfter(w, r) // The rest of the body is not read.
 	w.WriteHeader(code)
 	_, _ = w.Write(text) // It fails if the client is gone.
 	return nil
@@ -300,5 +300,12 @@ func (u *unpacking) zipped(f *zip.File) (err error) {
 		}
 		header.Linkname, header.Size = string(target), 0
 	}
-	return u.entry(header, data)
+	if err := u.entry(header, data); err != nil || header.Typeflag != tar.TypeReg {
+		return err
+	}
+	// The checksum is compared at the end of the data, which the entry's size did not reach.
+	if _, err := io.Copy(io.Discard, data); err != nil {
+		return fmt.Errorf("%.40q in the archive: %w", f.Name, err)
+	}
+	return nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/provider/decisions"
+	"github.com/faas-infer/faas-infer/provider/web"
 	"github.com/faas-infer/faas-infer/scaling"
 	"github.com/faas-infer/faas-infer/scaling/nodes"
 )
@@ -38,7 +39,7 @@ func about(in *instance, r scaling.Reason) decisions.Fields {
 // failed returns the fields of a decision that could not be carried out.
 func failed(f decisions.Fields, err error) decisions.Fields {
 	if err != nil {
-		f.Error = err.Error()
+		f.Error = web.Conceal(err.Error())
 	}
 	return f
 }

@@ -76,7 +76,9 @@ type function struct {
 	// carried is R_max (§3.2) divided by the measured load with headroom, in the latest plan, and load the measured
 	// load in requests per second. short is why the plan left load without an instance.
 	carried, load float64
-	short         placing.Reason
+	// capacity is R_max in requests/s in the latest plan.
+	capacity float64
+	short    placing.Reason
 	// planned is the revision whose candidates the engine got at the latest look, 0 if it
 	// got none because the times are not known or starts pause after a failure.
 	planned uint64

@@ -97,7 +97,7 @@ func (c *Controller) carryOut(now time.Time, leading bool, plan scaling.Plan, fu
 	c.trials.place(leading, nodes)
 	for _, x := range plan.Carried {
 		if fn, ok := c.functions[x.Function]; ok {
-			fn.carried = x.Over
+			fn.carried, fn.capacity = x.Over, x.Rate
 		}
 	}
 	for _, fn := range c.functions {

@@ -115,8 +115,8 @@ func Watch(c *Controller, name string) (provider.Watched, bool) {
 	if w.Revision == 0 { // A parked instance answers the next request.
 		w.Revision = parked
 	}
-	if w.Carries = carries; fn.load > 0 && fn.carried > 0 && serving > 0 {
-		w.Carries = fn.carried * fn.load * (1 + c.options.System.Settings().Headroom)
+	if w.Carries = carries; fn.load > 0 && fn.capacity > 0 && serving > 0 {
+		w.Carries = fn.capacity
 		for i, in := range fn.Sorted() {
 			if in.serves() {
 				w.Instances[i].Carries = partOf(w.Instances[i].Carries, carries, serving, w.Carries)

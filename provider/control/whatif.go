@@ -42,7 +42,7 @@ func Plan(ctx context.Context, c *Controller, name string, slo time.Duration, ra
 			out.Lack, out.Why = lackOf(u.Reason), u.Explanation
 		}
 		for _, x := range plan.Carried {
-			out.Carries = x.Over * rate * (1 + out.Headroom)
+			out.Carries = x.Rate
 		}
 		started := false
 		for _, s := range plan.Start {

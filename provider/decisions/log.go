@@ -225,11 +225,14 @@ var number = regexp.MustCompile(`[0-9]+(\.[0-9]+)?`)
 // equals reports whether a decision that follows one is the same again: the measured figures may differ, and within
 // an instant the number of instances.
 func (d *Decision) equals(next *Decision) bool {
+	if d.Kind != next.Kind || d.Fields.Node != next.Fields.Node || next.At.Sub(d.At.Time) > joinWithin {
+		return false
+	}
 	a, b := d.Fields.constant(), next.Fields.constant()
 	if d.At.Equal(next.At.Time) && a.Instances > 0 && b.Instances > 0 {
 		a.Instances = b.Instances
 	}
-	return d.Kind == next.Kind && next.At.Sub(d.At.Time) <= joinWithin && a == b
+	return a == b
 }
 
 // constant returns the fields without measured figures and IDs.

@@ -151,7 +151,7 @@ func (s *Objects) replicasAfter(before *v1alpha1.Function, f store.Function) uin
 	if err != nil {
 		return f.Replicas
 	}
-	in, err := annotation.Parse(f.Deployment)
+	in, err := annotation.ParseStored(f.Deployment)
 	if err != nil {
 		return f.Replicas
 	}

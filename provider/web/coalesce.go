@@ -3,6 +3,7 @@ package web
 import (
 	"encoding/binary"
 	"sync/atomic"
+	"time"
 )
 
 const (
@@ -10,8 +11,10 @@ const (
 	// gRPC before its content.
 	frameHead     = 9
 	messagePrefix = 5
-	// maxCoalesced is the maximum number of bytes that wait for more.
-	maxCoalesced = 4 << 10
+	// maxCoalesced is the maximum number of bytes that wait for more, maxCoalescing the time for which they do: no frame
+	// follows headers whose client has no room for a body, or resets the stream.
+	maxCoalesced  = 4 << 10
+	maxCoalescing = 2 * time.Millisecond
 )
 
 // coalescer decides which writes of a server of HTTP/2 without TLS wait for the next one. net/http writes the headers of
@@ -124,9 +127,20 @@ func continues(head []byte) bool {
 
 // Write implements net.Conn.
 func (c *connection) Write(p []byte) (int, error) {
+	c.writing.Lock()
+	defer c.writing.Unlock()
 	all, wait := c.coalescer.add(p)
+	switch {
+	case wait && c.coalesced == nil:
+		c.coalesced = time.AfterFunc(maxCoalescing, c.writeHeld)
+	case wait:
+		c.coalesced.Reset(maxCoalescing)
+	}
 	if wait {
 		return len(p), nil
+	}
+	if c.coalesced != nil {
+		c.coalesced.Stop()
 	}
 	n, err := c.Conn.Write(all)
 	if err != nil {
@@ -134,4 +148,19 @@ func (c *connection) Write(p []byte) (int, error) {
 	}
 	c.coalescer.sent()
 	return len(p), nil
+}
+
+// writeHeld writes what has waited for too long. An error is left to the next write, which begins with the rest.
+func (c *connection) writeHeld() {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	held := c.coalescer.held
+	if len(held) == 0 {
+		return
+	}
+	if n, err := c.Conn.Write(held); err != nil {
+		c.coalescer.failed(n, 0)
+		return
+	}
+	c.coalescer.sent()
 }

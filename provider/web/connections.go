@@ -266,8 +266,11 @@ type connection struct {
 	// idle says that it was idle when it was chosen to be closed.
 	idle bool
 	// frames reads frames of HTTP/2, nil until the first; coalescer writes them.
-	frames    *bufio.Reader
+	frames *bufio.Reader
+	// writing guards coalescer and coalesced, which writes what waits too long, nil until something waits.
+	writing   sync.Mutex
 	coalescer coalescer
+	coalesced *time.Timer
 
 	// mu guards head, the number of bytes of the unfinished head, and charge, which is what they hold: handlers of
 	// HTTP/2 streams begin while the connection is read.

@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/faas-infer/faas-infer/filelock/workdir"
 )
@@ -108,7 +109,7 @@ func (e Environment) make(ctx context.Context, made, logFile, engine, requiremen
 	if err != nil {
 		return fmt.Errorf("engine %q: %w", engine, err)
 	}
-	if text, err := exec.CommandContext(ctx, Program(), "-m", "venv", made).CombinedOutput(); err != nil {
+	if text, err := dependent(exec.CommandContext(ctx, Program(), "-m", "venv", made)).CombinedOutput(); err != nil {
 		return errors.Join(fmt.Errorf("make a virtual environment with %s (is python3-venv installed?): %w: %s", Program(), err, lastLines(text)), ctx.Err())
 	}
 	own := filepath.Join(made, "base.txt")
@@ -119,11 +120,18 @@ func (e Environment) make(ctx context.Context, made, logFile, engine, requiremen
 	if requirements != "" {
 		arguments = append(arguments, "--requirement", requirements)
 	}
-	log, err := exec.CommandContext(ctx, filepath.Join(made, "bin", "python"), arguments...).CombinedOutput()
+	log, err := dependent(exec.CommandContext(ctx, filepath.Join(made, "bin", "python"), arguments...)).CombinedOutput()
 	if err != nil {
 		return errors.Join(fmt.Errorf("%w: %s (full log: %s)", ErrRequirements, lastLines(log), logFile), ctx.Err(), os.WriteFile(logFile, log, 0o644))
 	}
 	return nil
+}
+
+// dependent lets a command end with this process. One that went on would write into the directory that the next
+// process has taken over.
+func dependent(c *exec.Cmd) *exec.Cmd {
+	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return c
 }
 
 // lastLines joins the last four lines of a log. If pip's log has lines with errors, it

@@ -1,6 +1,7 @@
 package image
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -16,9 +17,9 @@ func store(cacheDir string) workdir.Store { return workdir.Store{Dir: cacheDir, 
 // was used after the given time, because a process may be reading it. It returns the
 // number of bytes removed.
 func Evict(cacheDir string, maxBytes int64, used time.Time) (freed int64, err error) {
-	workdir.Sweep(cacheDir, bundle.StagingDir) // Earlier versions worked there.
-	_, freed, err = store(cacheDir).Collect("sha256-*", used, maxBytes)
-	if err != nil {
+	err = bundle.Sweep(cacheDir) // Earlier versions worked there.
+	_, freed, wrong := store(cacheDir).Collect("sha256-*", used, maxBytes)
+	if err := errors.Join(err, wrong); err != nil {
 		return freed, fmt.Errorf("remove a bundle: %w", err)
 	}
 	return freed, nil

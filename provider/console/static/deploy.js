@@ -59,7 +59,7 @@ function Drop({ take, disabled }) {
     if (!disabled) take(e.dataTransfer.files[0]);
   };
   return html`<label class=${over ? "drop over" : "drop"} onDragOver=${(e) => { e.preventDefault(); setOver(true); }} onDragLeave=${() => setOver(false)} onDrop=${drop}>
-    <input type="file" class="sr" accept=".onnx,.zip,.tar,.tgz,.gz" disabled=${disabled} onChange=${(e) => { take(e.target.files[0]); e.target.value = ""; }} />
+    <input type="file" class="sr" accept=".onnx,.zip,.tar" disabled=${disabled} onChange=${(e) => { take(e.target.files[0]); e.target.value = ""; }} />
     <span class="drop-sign" aria-hidden="true">⇧</span><b>Drop a file here, or choose one</b>
     <span class="quiet">An ONNX model, or a .zip or .tar of a bundle's folder</span></label>`;
 }

@@ -45,7 +45,7 @@ export function Functions() {
 
 function Totals() {
   const text = useLive((state) => {
-    const list = [...state.functions.values()], with_ = list.filter((f) => f.slo_ms > 0);
+    const list = [...(state.functions?.values() ?? [])], with_ = list.filter((f) => f.slo_ms > 0);
     const late = list.filter((f) => f.state === "misses" || f.state === "broken").length;
     const load = list.reduce((n, f) => n + (f.load_per_s ?? 0), 0), held = list.reduce((n, f) => n + (f.cost_millicores ?? 0), 0);
     const total = state.nodes.reduce((n, node) => n + (node.cpu_millicores?.total ?? 0), 0);
@@ -68,7 +68,7 @@ function Attention() {
 }
 
 function Trouble({ id }) {
-  const f = useLive((state) => state.functions.get(id));
+  const f = useLive((state) => state.functions?.get(id));
   if (!f) return null;
   return html`<div class=${`box ${f.state === "broken" ? "bad" : "warn"}`}><span class="sign" aria-hidden="true">${f.state === "broken" ? "✕" : "▲"}</span>
     <div class="grow"><a class="name" href=${functionLink(f.namespace, f.name)}>${plain(f.name)}</a> <span class="sr">${f.state}:</span>
@@ -76,7 +76,7 @@ function Trouble({ id }) {
 }
 
 function Row({ id }) {
-  const f = useLive((state) => state.functions.get(id)), spark = useLive((state) => state.sparks.get(id));
+  const f = useLive((state) => state.functions?.get(id)), spark = useLive((state) => state.sparks.get(id));
   return f ? html`<${Cells} f=${f} spark=${spark?.values} />` : null;
 }
 

@@ -39,7 +39,7 @@ function useRoute() {
 
 function App() {
   const hash = useRoute(), route = routeOf(hash), main = useRef(null), first = useRef(true);
-  const page = `${route.view}/${route.name ?? ""}`;
+  const page = `${route.view}/${route.namespace ?? ""}/${route.name ?? ""}`;
   useEffect(() => {
     if (route.view !== "function") document.title = `${links.find(([id]) => id === route.view)?.[1] ?? "Not found"} · faas-infer`;
     // A screen reader begins to read the new view.
