@@ -290,6 +290,9 @@ func (b *Backend) Close() error {
 	b.mu.Unlock()
 	b.cancel()
 	b.work.Wait()
+	if len(b.leftovers.records) > 0 {
+		b.leftovers.tidy() // The processes that were killed may have ended meanwhile.
+	}
 	for e := range maps.Values(b.entries) {
 		e.watch.Close()
 	}
