@@ -11,10 +11,10 @@ const (
 	// gRPC before its content.
 	frameHead     = 9
 	messagePrefix = 5
-	// maxCoalesced is the maximum number of bytes that wait for more, maxCoalescing the time for which they do: no frame
+	// maxCoalesced is the maximum number of bytes that wait for more, coalescingTime the time for which they do: no frame
 	// follows headers whose client has no room for a body, or resets the stream.
-	maxCoalesced  = 4 << 10
-	maxCoalescing = 2 * time.Millisecond
+	maxCoalesced   = 4 << 10
+	coalescingTime = 2 * time.Millisecond
 )
 
 // coalescer decides which writes of a server of HTTP/2 without TLS wait for the next one. net/http writes the headers of
@@ -132,9 +132,9 @@ func (c *connection) Write(p []byte) (int, error) {
 	all, wait := c.coalescer.add(p)
 	switch {
 	case wait && c.coalesced == nil:
-		c.coalesced = time.AfterFunc(maxCoalescing, c.writeHeld)
+		c.coalesced = time.AfterFunc(coalescingTime, c.writeHeld)
 	case wait:
-		c.coalesced.Reset(maxCoalescing)
+		c.coalesced.Reset(coalescingTime)
 	}
 	if wait {
 		return len(p), nil

@@ -265,3 +265,28 @@ func TestFramesAreReadTogether(t *testing.T) {
 		t.Errorf("%d reads, want 3", below.reads)
 	}
 }
+
+// Headers whose body never comes, because the client has no room for it, do not wait for ever.
+func TestHeldFramesAreWrittenInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, server := net.Pipe()
+		defer client.Close()
+		c := &connection{Conn: server}
+		settings, headers := frameOf(4, 0, 0, nil), frameOf(1, 4, 1, []byte{0x88})
+		began := time.Now()
+		go func() {
+			for _, frame := range [][]byte{settings, headers} {
+				if n, err := c.Write(frame); n != len(frame) || err != nil {
+					t.Errorf("%d bytes are written of %d: %v", n, len(frame), err)
+				}
+			}
+		}()
+		got := make([]byte, len(settings)+len(headers))
+		if _, err := io.ReadFull(client, got); err != nil || !bytes.Equal(got, append(settings, headers...)) {
+			t.Fatalf("%x: %v", got, err)
+		}
+		if took := time.Since(began); took != coalescingTime {
+			t.Errorf("after %v, want %v", took, coalescingTime)
+		}
+	})
+}
