@@ -15,6 +15,8 @@ import (
 
 	"github.com/faas-infer/faas-infer/command/importing"
 	"github.com/faas-infer/faas-infer/command/report"
+	"github.com/faas-infer/faas-infer/instance/onnxruntime"
+	"github.com/faas-infer/faas-infer/instance/python/convert"
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/provider/annotation"
 )
@@ -25,6 +27,7 @@ type importFlags struct {
 	files                  map[string]string
 	slo                    time.Duration
 	dryRun, force, install bool
+	convert, trust         bool
 	output                 report.Output
 }
 
@@ -72,6 +75,8 @@ model was refused. Models of faas-netes stay in the cluster: see faas-infer-kube
 		"where the files at a URI of the source are on this machine: URI=DIR; also for longer URIs")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "only report what would become of the models")
 	flags.BoolVar(&f.force, "force", false, "replace in an existing --out what this import writes")
+	flags.BoolVar(&f.convert, "convert", false, "also convert models of other formats to ONNX, as the steps in the report would")
+	flags.BoolVar(&f.trust, "trust", false, "with --convert, run code in the files: pickled models")
 	flags.BoolVar(&f.install, "install", false,
 		"also put the bundles that are ready where \"faas-infer up\" finds them")
 	f.output.Register(flags)
@@ -90,6 +95,9 @@ func (f *importFlags) run(ctx context.Context, args []string, out, progress io.W
 	defer im.Close()
 	if !f.dryRun && im.Count(importing.Ready)+im.Count(importing.Unfinished) > 0 {
 		if err := im.Write(ctx, f.force); err != nil {
+			return err
+		}
+		if err := f.convertModels(ctx, im, progress); err != nil {
 			return err
 		}
 		if err := f.installBundles(im); err != nil {
@@ -126,10 +134,51 @@ func (f *importFlags) parse(args []string) error {
 		return errors.New("--out is empty; give the directory to write, for example imported")
 	case f.install && f.dryRun:
 		return errors.New("--install has no effect with --dry-run; leave one of them out")
+	case f.convert && f.dryRun:
+		return errors.New("--convert has no effect with --dry-run; leave one of them out")
+	case f.trust && !f.convert:
+		return errors.New("--trust has no effect without --convert; add it")
 	case slices.Contains(args, "-") && len(args) > 1:
 		return errors.New("\"-\" must be the only path")
 	}
 	f.Paths, f.Files, f.SLO, f.Stdin = args, f.files, f.slo, os.Stdin
+	return nil
+}
+
+// convertModels converts what has all that a conversion needs. A model that it cannot convert stays unfinished.
+func (f *importFlags) convertModels(ctx context.Context, im *importing.Import, progress io.Writer) error {
+	if !f.convert {
+		return nil
+	}
+	if err := onnxruntime.Load(""); err != nil {
+		return err
+	}
+	for _, m := range im.Models {
+		c := im.Conversion(m)
+		if c == nil || !c.Complete || c.Trust && !f.trust {
+			continue
+		}
+		o := convert.Options{
+			In: c.In, Out: c.Out, Trust: c.Trust, Below: 2, Seed: 1, Tolerance: 1e-4, Log: io.Discard,
+			Step: report.Steps(progress),
+		}
+		for _, text := range c.Inputs {
+			info, err := convert.ParseInput(text)
+			if err != nil {
+				return fmt.Errorf("convert the model of %s: %w", m.Function, err)
+			}
+			o.Inputs = append(o.Inputs, info)
+		}
+		_, err := convert.Run(ctx, o)
+		switch {
+		case ctx.Err() != nil:
+			return err
+		case err != nil:
+			fmt.Fprintf(progress, "%s was not converted: %v\n", m.Function, err)
+		default:
+			m.Converted()
+		}
+	}
 	return nil
 }
 

@@ -11,8 +11,11 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/openfaas/faas-provider/types"
+
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/bundle"
+	"github.com/faas-infer/faas-infer/provider/annotation"
 )
 
 // made is the bundle of a function: its manifest and its files.
@@ -49,6 +52,49 @@ func (c *conversion) in(out, function string) string {
 	return filepath.Join(c.tree.dir, filepath.FromSlash(c.from))
 }
 
+// Conversion is what makes the model's file of a bundle.
+type Conversion struct {
+	// In is the file or directory of the other format, and Out the ONNX file to make.
+	In, Out string
+	// Trust is set if the file has code that the conversion runs.
+	Trust bool
+	// Inputs are the inputs that the file does not describe, as model convert's --input takes them.
+	Inputs []string
+	// Complete is set if these inputs are known, and not only their form.
+	Complete bool
+}
+
+// unknownSizes stands in flags for sizes that the source does not say.
+const unknownSizes = "SIZE,…"
+
+// Conversion returns what makes the model's file of a function's bundle, nil if nothing is to be converted.
+func (im *Import) Conversion(m *Model) *Conversion {
+	if m.bundle == nil || m.bundle.convert == nil || m.Function == "" {
+		return nil
+	}
+	of := m.bundle.convert
+	c := &Conversion{
+		In: of.in(im.options.Out, m.Function), Out: filepath.Join(im.options.Out, m.Function, m.bundle.manifest.Model),
+		Complete: true,
+	}
+	for _, flag := range of.flags {
+		if input, ok := strings.CutPrefix(flag, "--input "); ok {
+			c.Inputs = append(c.Inputs, strings.Trim(input, "'"))
+			c.Complete = c.Complete && !strings.Contains(input, unknownSizes)
+		}
+		c.Trust = c.Trust || flag == "--trust"
+	}
+	return c
+}
+
+// Converted says that the model's file was made: the first step is done.
+func (m *Model) Converted() {
+	m.bundle.convert, m.Steps = nil, m.Steps[1:]
+	if len(m.Steps) == 0 {
+		m.State = Ready
+	}
+}
+
 // The names of models in bundles.
 const (
 	onnxFile     = "model.onnx"
@@ -72,7 +118,7 @@ var kinds = map[string]kind{
 	"lightgbm": {[]string{".txt", ".bst", ".joblib", ".pkl"}, nil},
 	"catboost": {[]string{".cbm", ".json"}, nil},
 	"keras":    {[]string{".keras", ".h5"}, nil},
-	"pytorch":  {[]string{".pt2", ".pt", ".pth"}, []string{"--input 'NAME=float32[?,SIZE,…]'"}},
+	"pytorch":  {[]string{".pt2", ".pt", ".pth"}, []string{"--input 'NAME=float32[?," + unknownSizes + "]'"}},
 }
 
 // refusedFormats are formats that nothing converts, with the way out.
@@ -219,8 +265,8 @@ func (im *Import) resolveArtefacts() {
 		switch {
 		case ok:
 			im.fill(m, local)
-		case m.format == "onnx" && strings.HasSuffix(m.artefact, ".onnx") && modelURIs(m.artefact):
-			m.annotate("com.openfaas.infer.model", m.artefact, "storageUri", m.artefact)
+		case m.format == "onnx" && fetches(modelURI(m.artefact)):
+			m.annotate(annotation.InferModel, modelURI(m.artefact), "storageUri", m.artefact)
 		default:
 			m.step("Copy the files at %s to a directory DIR of this machine, and import again with --files %s=DIR",
 				m.artefact, m.artefact)
@@ -228,8 +274,25 @@ func (im *Import) resolveArtefacts() {
 	}
 }
 
-// modelURIs reports whether a provider of this version fetches a model from a URI.
-func modelURIs(string) bool { return false }
+// modelURI returns the URI of a model as the annotation has it: that of a directory ends in a slash.
+func modelURI(uri string) string {
+	if strings.HasSuffix(uri, ".onnx") {
+		return uri
+	}
+	return strings.TrimSuffix(uri, "/") + "/"
+}
+
+// fetches reports whether a provider of this version fetches a model from a URI: it then refuses a URI that is
+// none, which is the name of a file to one that fetches nothing.
+func fetches(uri string) bool {
+	refuses := func(uri string) bool {
+		annotations := map[string]string{annotation.InferModel: uri}
+		annotation.SetObjective(annotations, "1s")
+		_, err := annotation.Parse(types.FunctionDeployment{Service: "a", Image: "a", Annotations: &annotations})
+		return err != nil
+	}
+	return refuses("none://none") && !refuses(uri)
+}
 
 // local returns where the files at a URI are on this machine, by the longest stated one that it begins with.
 func (im *Import) local(uri string) (string, bool) {
@@ -267,7 +330,7 @@ func (im *Import) fill(m *Model, local string) {
 		return
 	}
 	if name != "." {
-		im.fillFile(m, t, name)
+		m.fillFile(t, name)
 		return
 	}
 	if err := im.fillDir(m, t); err != nil {
@@ -275,7 +338,8 @@ func (im *Import) fill(m *Model, local string) {
 	}
 }
 
-func (im *Import) fillFile(m *Model, t *tree, name string) {
+// fillFile makes the bundle from a single file.
+func (m *Model) fillFile(t *tree, name string) {
 	if path.Ext(name) == ".onnx" {
 		m.setONNX(t, name)
 		return

@@ -156,9 +156,8 @@ func (im *Import) settle(m *Model) {
 	if slo != "" {
 		annotation.SetObjective(f.Annotations, slo)
 	}
-	if b := m.bundle; b != nil && b.convert != nil {
-		command := append([]string{"faas-infer model convert", b.convert.in(im.options.Out, m.Function),
-			filepath.Join(im.options.Out, m.Function, b.manifest.Model)}, b.convert.flags...)
+	if c := im.Conversion(m); c != nil {
+		command := append([]string{"faas-infer model convert", c.In, c.Out}, m.bundle.convert.flags...)
 		m.Steps = append([]string{strings.Join(command, " ")}, m.Steps...)
 		m.State = Unfinished
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"path"
 	"slices"
 	"strings"
 
@@ -43,7 +44,7 @@ var refusedKinds = map[string]string{
 
 // readManifests reads all objects in a file of YAML or JSON.
 func (im *Import) readManifests(f fs.File, name string) error {
-	text, err := readText(f, name)
+	text, err := readText(f, path.Base(name))
 	if err != nil {
 		return err
 	}
@@ -55,11 +56,8 @@ func (im *Import) readManifests(f fs.File, name string) error {
 			break
 		}
 		if err != nil {
-			return fmt.Errorf(
-				"document %d is no YAML: %w; render a template first, for example with `helm template`",
-				n,
-				err,
-			)
+			return fmt.Errorf("it is no archive, and its document %d is no YAML: %w; render a template first, "+
+				"as with `helm template`", n, err)
 		}
 		if value == nil {
 			continue
