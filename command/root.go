@@ -50,6 +50,7 @@ an objective is an ordinary function: any program, with one answer for each requ
 		newWatchdogCommand(),
 		newModelCommand(),
 		newBundleCommand(),
+		newImportCommand(),
 		profile.NewCommand(),
 		newUpCommand(),
 		newProviderCommand(),

@@ -136,6 +136,9 @@ const (
 	ScaleFactor = "com.openfaas.scale.factor"
 )
 
+// SetObjective makes annotations those of an inference function with this latency, as SLOLatency has it.
+func SetObjective(annotations map[string]string, latency string) { annotations[SLOLatency] = latency }
+
 // ShadowAuto is the value of InferShadow beside "off".
 const ShadowAuto = "auto"
 
