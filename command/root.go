@@ -68,6 +68,7 @@ an objective is an ordinary function: any program, with one answer for each requ
 		newAsyncCommand(),
 		newVariantsCommand(),
 		newWhyCommand(),
+		newRolloutCommand(),
 		newRedirectCommand(),
 	)
 	plug.AddTo(root)

@@ -84,7 +84,7 @@ const (
 // that kubectl applies is deployed.
 //
 // +kubebuilder:object:root=true
-// +kubebuilder:metadata:labels="app.kubernetes.io/part-of=faas-infer"
+// +kubebuilder:metadata:labels="app.kubernetes.io/name=faas-infer";"app.kubernetes.io/component=crd";"app.kubernetes.io/part-of=faas-infer"
 // +kubebuilder:resource:shortName=fn,categories=faas-infer
 // +kubebuilder:subresource:status
 // +kubebuilder:subresource:scale:specpath=.spec.instances,statuspath=.status.replicas,selectorpath=.status.selector
