@@ -79,12 +79,35 @@ func (im *Import) Conversion(m *Model) *Conversion {
 	}
 	for _, flag := range of.flags {
 		if input, ok := strings.CutPrefix(flag, "--input "); ok {
-			c.Inputs = append(c.Inputs, strings.Trim(input, "'"))
+			c.Inputs = append(c.Inputs, input)
 			c.Complete = c.Complete && !strings.Contains(input, unknownSizes)
 		}
 		c.Trust = c.Trust || flag == "--trust"
 	}
 	return c
+}
+
+// command returns the command line of the conversion.
+func (c *Conversion) command() string {
+	words := "faas-infer model convert " + quoted(c.In) + " " + quoted(c.Out)
+	for _, input := range c.Inputs {
+		words += " --input " + quoted(input)
+	}
+	if c.Trust {
+		words += " --trust"
+	}
+	return words
+}
+
+// quoted returns a word as a shell reads it. Sources may choose words that a shell would run.
+func quoted(word string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-./:=,+@%", r)
+	}
+	if word != "" && !strings.ContainsFunc(word, func(r rune) bool { return !plain(r) }) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
 // Converted says that the model's file was made: the first step is done.
@@ -118,7 +141,7 @@ var kinds = map[string]kind{
 	"lightgbm": {[]string{".txt", ".bst", ".joblib", ".pkl"}, nil},
 	"catboost": {[]string{".cbm", ".json"}, nil},
 	"keras":    {[]string{".keras", ".h5"}, nil},
-	"pytorch":  {[]string{".pt2", ".pt", ".pth"}, []string{"--input 'NAME=float32[?," + unknownSizes + "]'"}},
+	"pytorch":  {[]string{".pt2", ".pt", ".pth"}, []string{"--input NAME=float32[?," + unknownSizes + "]"}},
 }
 
 // refusedFormats are formats that nothing converts, with the way out.
@@ -269,7 +292,7 @@ func (im *Import) resolveArtefacts() {
 			m.annotate(annotation.InferModel, modelURI(m.artefact), "storageUri", m.artefact)
 		default:
 			m.step("Copy the files at %s to a directory DIR of this machine, and import again with --files %s=DIR",
-				m.artefact, m.artefact)
+				m.artefact, quoted(m.artefact))
 		}
 	}
 }
@@ -296,9 +319,6 @@ func fetches(uri string) bool {
 
 // local returns where the files at a URI are on this machine, by the longest stated one that it begins with.
 func (im *Import) local(uri string) (string, bool) {
-	if at, ok := strings.CutPrefix(uri, "file://"); ok {
-		return at, true
-	}
 	longest := ""
 	for known := range im.options.Files {
 		below := strings.TrimSuffix(known, "/") + "/"

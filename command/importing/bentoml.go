@@ -121,7 +121,7 @@ func readBentoModel(t *tree, dir string, m *Model) error {
 	m.note(Lost, "version", settings.text("version"), "a function has one version; each deployment makes a revision")
 	settings.without("bentoml_version", "creation_time", "api_version", "context", "options")
 	for key, value := range settings.strings("labels") {
-		m.label(key, value, "labels."+key, value)
+		m.keep(&m.deployment.Labels, key, value, "labels."+key, "label")
 	}
 	m.lose(settings, "put what people should know into the bundle's description", "metadata")
 	for name := range settings.object("signatures").fields {

@@ -157,8 +157,7 @@ func (im *Import) settle(m *Model) {
 		annotation.SetObjective(f.Annotations, slo)
 	}
 	if c := im.Conversion(m); c != nil {
-		command := append([]string{"faas-infer model convert", c.In, c.Out}, m.bundle.convert.flags...)
-		m.Steps = append([]string{strings.Join(command, " ")}, m.Steps...)
+		m.Steps = append([]string{c.command()}, m.Steps...)
 		m.State = Unfinished
 	}
 	// Steps and notes name the bundle's directory, which follows from the function's name.

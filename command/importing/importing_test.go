@@ -185,6 +185,17 @@ func TestNames(t *testing.T) {
 	}
 }
 
+// What a source says is no command in the steps that a user copies.
+func TestQuoted(t *testing.T) {
+	for word, want := range map[string]string{
+		"gs://a/b": "gs://a/b", "a b": "'a b'", "$(x)": "'$(x)'", "it's": `'it'\''s'`, "": "''", "x=float32[?,3]": "'x=float32[?,3]'",
+	} {
+		if got := quoted(word); got != want {
+			t.Errorf("%q is %s, not %s", word, got, want)
+		}
+	}
+}
+
 // Models of one name get functions of different names, and the report says so.
 func TestOneNameTwice(t *testing.T) {
 	im := read(t, Options{}, place(t, map[string]string{

@@ -113,7 +113,7 @@ func TestManyDocuments(t *testing.T) {
 func TestFiles(t *testing.T) {
 	im := &Import{options: Options{Files: map[string]string{"gs://a": "/x", "gs://a/b": "/y"}}}
 	for uri, want := range map[string]string{
-		"gs://a/b/c": "/y/c", "gs://a/c": "/x/c", "gs://a": "/x", "gs://ab": "", "gs://a/../../etc": "", "file:///m": "/m",
+		"gs://a/b/c": "/y/c", "gs://a/c": "/x/c", "gs://a": "/x", "gs://ab": "", "gs://a/../../etc": "", "file:///m": "",
 	} {
 		if got, ok := im.local(uri); got != want || ok != (want != "") {
 			t.Errorf("%s is %q, %v", uri, got, ok)

@@ -130,14 +130,19 @@ func (m *Model) keepMetadata(meta *object) {
 			case foreign(key):
 				m.note(Lost, at, value, "only other programs read it")
 			default:
-				if *kind.to == nil {
-					*kind.to = map[string]string{}
-				}
-				(*kind.to)[key] = value
-				m.note(Kept, at, value, "%s", strings.TrimSuffix(kind.key, "s"))
+				m.keep(kind.to, key, value, at, strings.TrimSuffix(kind.key, "s"))
 			}
 		}
 	}
+}
+
+// keep keeps a label or annotation as it is.
+func (m *Model) keep(in *map[string]string, key, value, field, what string) {
+	if *in == nil {
+		*in = map[string]string{}
+	}
+	(*in)[key] = value
+	m.note(Kept, field, value, "%s", what)
 }
 
 // foreign reports whether only other programs read a label or annotation.

@@ -1,6 +1,7 @@
 package importing
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -105,17 +106,28 @@ func (o *object) strings(key string) map[string]string {
 // unread lists the fields that were not read, sorted.
 func (o *object) unread() (keys []string) {
 	for _, key := range slices.Sorted(maps.Keys(o.fields)) {
-		if !o.read[key] && o.fields[key] != nil {
+		if !o.read[key] && o.fields[key] != nil && !isEmpty(o.fields[key]) {
 			keys = append(keys, key)
 		}
 	}
 	return keys
 }
 
+// isEmpty reports whether a value says nothing: an empty mapping or list.
+func isEmpty(value any) bool {
+	switch v := value.(type) {
+	case map[string]any:
+		return len(v) == 0
+	case []any:
+		return len(v) == 0
+	}
+	return false
+}
+
 // lose reports fields as lost for a reason.
 func (m *Model) lose(o *object, reason string, keys ...string) {
 	for _, key := range keys {
-		if value := o.get(key); value != nil {
+		if value := o.get(key); value != nil && !isEmpty(value) {
 			m.note(Lost, o.path(key), value, "%s", reason)
 		}
 	}
@@ -136,9 +148,12 @@ func short(value any) string {
 	if value == nil {
 		return ""
 	}
-	text := fmt.Sprint(value)
-	if value, ok := value.(string); ok {
-		text = value
+	text, ok := value.(string)
+	if !ok {
+		encoded, err := json.Marshal(value)
+		if text = string(encoded); err != nil { // Its keys may be other than texts.
+			text = fmt.Sprint(value)
+		}
 	}
 	text = text[:min(len(text), 16*maxShown)]
 	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool {

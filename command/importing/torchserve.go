@@ -108,7 +108,7 @@ func readArchive(t *tree, m *Model) error {
 // torchInputs returns the flag of model convert for the input that a handler gives the model.
 func torchInputs(handler string) string {
 	if handler == "image_classifier" {
-		return "--input 'image=float32[?,3,224,224]'"
+		return "--input image=float32[?,3,224,224]"
 	}
 	return kinds["pytorch"].flags[0]
 }

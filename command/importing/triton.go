@@ -248,7 +248,7 @@ func tritonRefusal(config *message, backend string) string {
 	case backend == "ensemble" || config.has("ensemble_scheduling"):
 		return fmt.Sprintf(
 			"it is an ensemble, of %s; import its models, call their functions one after the other, or join them into one "+
-				"ONNX file", cmp.Or(strings.Join(steps, ", "), "no models"))
+				"ONNX file", cmp.Or(strings.Join(slices.Compact(steps), ", "), "no models"))
 	case config.has("sequence_batching"):
 		return "sequence_batching keeps state between requests, and requests to a function are independent; leave it " +
 			"where it is"
@@ -408,7 +408,7 @@ func tritonInputs(config *message) (flags []string) {
 		}
 		flags = append(
 			flags,
-			fmt.Sprintf("--input '%s=%s[%s]'", in.text("name"), cmp.Or(tritonTypes[in.text("data_type")], "float32"),
+			fmt.Sprintf("--input %s=%s[%s]", in.text("name"), cmp.Or(tritonTypes[in.text("data_type")], "float32"),
 				sizes("?", dims, ",")),
 		)
 	}
