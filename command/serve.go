@@ -134,10 +134,12 @@ func (s *runningProvider) run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	followed := shutdown.Background(func() { provider.Access{Server: s.provider}.Follow(ctx) })
 	watched := shutdown.Background(func() { provider.Watch(ctx, s.provider) })
+	rolledOut := shutdown.Background(func() { provider.FollowRollouts(ctx, s.provider) })
 	s.stopRun, s.ran = cancel, shutdown.Background(func() {
 		s.parts.Controller.Run(ctx)
 		<-followed
 		<-watched
+		<-rolledOut
 	})
 	restoreCtx, endRestore := context.WithCancel(context.Background())
 	ended := shutdown.Background(func() { s.restore(restoreCtx) })

@@ -61,6 +61,8 @@ func Sentence(kind Kind, f Fields) string {
 		if f.Carries > 0 {
 			text += ", because its instances carry " + perSecond(f.Carries)
 		}
+	case Rollout:
+		text = "Rollout: " + f.Detail
 	case Problem:
 		text = "Problem: " + f.Detail
 	case Solved:

@@ -68,6 +68,7 @@ func TestSentence(t *testing.T) {
 		{Healthy, on, "An instance ⟨8, 1000m⟩ on node-1 serves again."},
 		{Revision, Fields{Revision: 3, Carries: 400}, "Revision 3 answers from now on, because its instances carry 400/s."},
 		{Problem, Fields{Detail: "no node has room"}, "Problem: no node has room."},
+		{Rollout, Fields{Detail: "promoted revision 2", Revision: 2}, "Rollout: promoted revision 2."},
 		{Solved, Fields{Detail: "no node has room", Took: 12.3}, "Solved after 12.3 s: no node has room."},
 		{Deploy, Fields{Image: "mnist", Revision: 1}, "Deployed image mnist as revision 1."},
 		{Update, Fields{Image: "mnist", Revision: 2, Previous: 1}, "Updated to image mnist as revision 2."},
