@@ -66,16 +66,23 @@ var toggles = map[string][]string{
 	"everything": everything,
 }
 
-// Helm finds nothing to complain about with any of the values, and a real API server takes all objects: it knows
-// every field and validates what it would store. It has the definitions of the Prometheus Operator, the Gateway API
-// and cert-manager.
-func TestChartApplies(t *testing.T) {
+// defineOthers defines the objects that the chart makes for the Prometheus Operator, the Gateway API and cert-manager.
+func defineOthers(t *testing.T) {
+	t.Helper()
 	script := exec.CommandContext(t.Context(), filepath.Join(root, "scripts", "definitions.sh"))
 	definitions, err := script.Output()
 	if err != nil {
 		t.Fatal(err)
 	}
 	kubectl(t, "", "apply", "--server-side", "-f", strings.TrimSpace(string(definitions)))
+	kubectl(t, "", "wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
+}
+
+// Helm finds nothing to complain about with any of the values, and a real API server takes all objects: it knows
+// every field and validates what it would store. It has the definitions of the Prometheus Operator, the Gateway API
+// and cert-manager.
+func TestChartApplies(t *testing.T) {
+	defineOthers(t)
 	kubectl(t, definition(t), "apply", "--server-side", "--force-conflicts", "-f", "-")
 	kubectl(t, "", "wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
 	kubectl(t, namespaces+"---\n{apiVersion: v1, kind: Namespace, metadata: {name: models}}\n", "apply",
