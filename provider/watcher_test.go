@@ -284,7 +284,7 @@ func TestPredictedAgainstSeen(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	busy.Planned, less.Planned = 10*time.Millisecond, 10*time.Millisecond
-	f := watchedFunction{d: &deployed{Function: &Function{}}, state: Watched{Instances: []WatchedInstance{busy, less, none}}}
+	f := watchedFunction{d: &deployed{Function: &Function{}}, series: history.New(0, latencyBounds, history.Sample{}), state: Watched{Instances: []WatchedInstance{busy, less, none}}}
 	if s := f.situation(history.Summary{}); s.Slower != 1.6 {
 		t.Errorf("executions take %g times as long as planned, want 1.6", s.Slower)
 	}
