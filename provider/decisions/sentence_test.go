@@ -58,7 +58,7 @@ func TestSentence(t *testing.T) {
 		{Steer, Fields{Level: 1.25}, "Plans for 1.25 times the load, because more requests miss the objective than the percentile allows."},
 		{Steer, Fields{Level: 1}, "Plans for the load as it is measured again, because requests meet the objective."},
 		{Correct, Fields{Ratio: 1.0009}, "Corrected the predicted times."},
-		{Correct, Fields{Ratio: 1.254, Variant: "int8"}, "Corrected the predicted times of int8, because batches take 1.25 times as long as predicted."},
+		{Correct, Fields{Ratio: 1.254, Variant: "int8"}, "Corrected the predicted times of int8, because full batches take up to 1.25 times as long as predicted."},
 		{Learn, Fields{Detail: "x=3,4"}, "Learnt the sizes of the model's inputs from a request: x=3,4."},
 		{Relieve, with(func(f *Fields) { f.Why = Moved }), "Moved an instance ⟨8, 1000m⟩ on node-1 to other cores, because something else slows it down."},
 		{Relieve, on, "Replaces an instance ⟨8, 1000m⟩ on node-1 by one on another node, because something else slows it down."},
