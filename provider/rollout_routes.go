@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"fmt"
 	"net/http"
 	"time"
 
@@ -160,4 +161,27 @@ func (s rolloutRoutes) endByUser(request *http.Request, a address, promote bool)
 		s.rollBack(request.Context(), r, "a user aborted it")
 	}
 	return nil
+}
+
+// RolloutSummary says how the rollouts of a function do, in sentences that change only with a step.
+type RolloutSummary struct {
+	// Progress is about the rollout in progress, "" for none. Failed is why the latest one was rolled back, "" if it was
+	// not, or if there was none.
+	Progress, Failed string
+}
+
+// RolloutOf returns how the rollouts of a function do, by its full name.
+func RolloutOf(s *Server, name string) RolloutSummary {
+	a, err := resolve(name)
+	if err != nil {
+		return RolloutSummary{}
+	}
+	var out RolloutSummary
+	if p := s.rollouts.progress(name); p != nil {
+		out.Progress = fmt.Sprintf("revision %d is %s and gets %d %% of the requests", p.Revision, p.Phase, p.Share)
+	}
+	if h, err := s.rollouts.revisions.list(a); err == nil && h.Last != nil && !h.Last.Promoted {
+		out.Failed = fmt.Sprintf("revision %d was rolled back: %s", h.Last.Revision, h.Last.Why)
+	}
+	return out
 }

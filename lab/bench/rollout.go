@@ -211,9 +211,9 @@ func harm(ctx context.Context, d *rig.Deployed, what fault) {
 			each(syscall.SIGSTOP)
 		case faultSlow:
 			each(syscall.SIGSTOP)
-			_ = rig.Pause(ctx, 90*time.Millisecond)
+			_ = rig.Pause(ctx, 900*time.Millisecond)
 			each(syscall.SIGCONT)
-			pause = 10 * time.Millisecond
+			pause = 100 * time.Millisecond
 		default:
 			return
 		}
