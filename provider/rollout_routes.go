@@ -40,8 +40,10 @@ type RolloutProgress struct {
 	Why       string       `json:"why"`
 	Present   rollout.Side `json:"present"`
 	Candidate rollout.Side `json:"candidate"`
-	Compared  uint64       `json:"compared"`
-	Different uint64       `json:"different"`
+	// Served is the number of clients' requests that the candidate has had. Candidate counts copies, too.
+	Served    int64  `json:"served"`
+	Compared  uint64 `json:"compared"`
+	Different uint64 `json:"different"`
 }
 
 // RolloutRevision is a revision in a function's history.
@@ -97,7 +99,7 @@ func (s *rollouts) progress(name string) *RolloutProgress {
 	seen := r.split.seen()
 	return &RolloutProgress{Revision: r.revision, Image: next.Deployment.Image, Phase: r.state.Phase, Steps: append([]int{}, r.plan.Steps...),
 		Share: r.state.Share(r.plan), Mirror: r.plan.Mirror, Began: r.state.Began, Ready: r.split.ready.Load(), Why: r.why,
-		Present: seen.Stable, Candidate: seen.Candidate, Compared: seen.Compared, Different: seen.Different}
+		Present: seen.Stable, Candidate: seen.Candidate, Served: r.split.served.Load(), Compared: seen.Compared, Different: seen.Different}
 }
 
 // change is POST /system/rollout/NAME with an action: promote, abort or undo.
