@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -19,9 +20,30 @@ type rolloutStore interface {
 	DeleteRollouts(namespace, name string) error
 }
 
+// memoryRollouts remembers revisions until the provider restarts, for stores that do not.
+type memoryRollouts struct{ sync.Map }
+
+// PutRollouts implements rolloutStore.
+func (m *memoryRollouts) PutRollouts(namespace, name string, r store.Rollouts) error {
+	m.Store(FullName(name, namespace), r)
+	return nil
+}
+
+// Rollouts implements rolloutStore.
+func (m *memoryRollouts) Rollouts(namespace, name string) (store.Rollouts, error) {
+	r, _ := m.Load(FullName(name, namespace))
+	known, _ := r.(store.Rollouts)
+	return known, nil
+}
+
+// DeleteRollouts implements rolloutStore.
+func (m *memoryRollouts) DeleteRollouts(namespace, name string) error {
+	m.Delete(FullName(name, namespace))
+	return nil
+}
+
 // revisions remembers the revisions of functions, and how their latest rollouts ended.
 type revisions struct {
-	// store is nil if the provider's store keeps no revisions.
 	store rolloutStore
 	// locks locks by function.
 	locks web.KeyedMutex
@@ -49,9 +71,6 @@ func (s *revisions) noteEnd(of address, f *Function, promoted bool, why string) 
 
 // change changes what is remembered of a function. An error is logged: the function serves without it.
 func (s *revisions) change(namespace, name string, change func(h *store.Rollouts)) {
-	if s.store == nil {
-		return
-	}
 	defer s.locks.Lock(FullName(name, namespace))()
 	h, err := s.store.Rollouts(namespace, name)
 	if err == nil {
@@ -65,17 +84,11 @@ func (s *revisions) change(namespace, name string, change func(h *store.Rollouts
 
 // list returns what is remembered of a function.
 func (s *revisions) list(of address) (store.Rollouts, error) {
-	if s.store == nil {
-		return store.Rollouts{}, nil
-	}
 	return s.store.Rollouts(of.namespace, of.name)
 }
 
 // forget removes what is remembered of a function.
 func (s *revisions) forget(of address) {
-	if s.store == nil {
-		return
-	}
 	defer s.locks.Lock(of.full())()
 	if err := s.store.DeleteRollouts(of.namespace, of.name); err != nil {
 		s.log.Error().Err(err).Str("function", of.full()).Msg("the history of a function's revisions was not deleted")

@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"fmt"
 	"net/http"
 	"time"
 
@@ -39,8 +40,10 @@ type RolloutProgress struct {
 	Why       string       `json:"why"`
 	Present   rollout.Side `json:"present"`
 	Candidate rollout.Side `json:"candidate"`
-	Compared  uint64       `json:"compared"`
-	Different uint64       `json:"different"`
+	// Served is the number of clients' requests that the candidate has had. Candidate counts copies, too.
+	Served    int64  `json:"served"`
+	Compared  uint64 `json:"compared"`
+	Different uint64 `json:"different"`
 }
 
 // RolloutRevision is a revision in a function's history.
@@ -96,7 +99,7 @@ func (s *rollouts) progress(name string) *RolloutProgress {
 	seen := r.split.seen()
 	return &RolloutProgress{Revision: r.revision, Image: next.Deployment.Image, Phase: r.state.Phase, Steps: append([]int{}, r.plan.Steps...),
 		Share: r.state.Share(r.plan), Mirror: r.plan.Mirror, Began: r.state.Began, Ready: r.split.ready.Load(), Why: r.why,
-		Present: seen.Stable, Candidate: seen.Candidate, Compared: seen.Compared, Different: seen.Different}
+		Present: seen.Stable, Candidate: seen.Candidate, Served: r.split.served.Load(), Compared: seen.Compared, Different: seen.Different}
 }
 
 // change is POST /system/rollout/NAME with an action: promote, abort or undo.
@@ -160,4 +163,27 @@ func (s rolloutRoutes) endByUser(request *http.Request, a address, promote bool)
 		s.rollBack(request.Context(), r, "a user aborted it")
 	}
 	return nil
+}
+
+// RolloutSummary says how the rollouts of a function do, in sentences that change only with a step.
+type RolloutSummary struct {
+	// Progress is about the rollout in progress, "" for none. Failed is why the latest one was rolled back, "" if it was
+	// not, or if there was none.
+	Progress, Failed string
+}
+
+// RolloutOf returns how the rollouts of a function do, by its full name.
+func RolloutOf(s *Server, name string) RolloutSummary {
+	a, err := resolve(name)
+	if err != nil {
+		return RolloutSummary{}
+	}
+	var out RolloutSummary
+	if p := s.rollouts.progress(name); p != nil {
+		out.Progress = fmt.Sprintf("revision %d is %s and gets %d %% of the requests", p.Revision, p.Phase, p.Share)
+	}
+	if h, err := s.rollouts.revisions.list(a); err == nil && h.Last != nil && !h.Last.Promoted {
+		out.Failed = fmt.Sprintf("revision %d was rolled back: %s", h.Last.Revision, h.Last.Why)
+	}
+	return out
 }

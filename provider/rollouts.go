@@ -69,7 +69,10 @@ func (r *rollouts) connect(s *Server) {
 	r.inFlight, r.namespaceLocks, r.functionLocks, r.now, r.log = s.inFlight, &s.namespaceLocks, &s.functionLocks, s.now, s.log
 	r.missing = func(function string) bool { return s.restored.isMissing(function) }
 	r.revisions.log, r.revisions.now = s.log, s.now
-	r.revisions.store, _ = s.store.(rolloutStore)
+	var kept bool
+	if r.revisions.store, kept = s.store.(rolloutStore); !kept {
+		r.revisions.store = &memoryRollouts{}
+	}
 }
 
 // running is one rollout.

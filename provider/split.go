@@ -28,8 +28,8 @@ const (
 	maxCopied = 16 << 20
 	// copyTimeout bounds the time of a copy.
 	copyTimeout = 30 * time.Second
-	// unproven is the number of answered requests from which on a candidate gets any number at a time. Before, it gets
-	// one, and one more for every eight that it has answered.
+	// unproven is the number of clients' requests from which on a candidate gets any number at a time. Before, it gets
+	// one, and one more for every sixteen that it has answered. So a candidate that stalls early harms few.
 	unproven = 400
 	// stride times a counter, modulo 2^64, spreads the chosen requests evenly, with no short period that a client may
 	// have, too: it is 2^64 over the golden ratio.
@@ -47,10 +47,13 @@ type split struct {
 	ready, proving atomic.Bool
 	// arrived and mirrored count requests, for share and mirror.
 	arrived, mirrored atomic.Uint64
-	// outstanding are the requests of clients that the candidate has, copies the copies, and copied their bytes.
-	outstanding, copies, copied atomic.Int64
-	present, next               sideCounts
-	compared, different         atomic.Uint64
+	// outstanding are the requests of clients that the candidate has, and served those that it had. copies are the
+	// copies that it has, and copied is their bytes.
+	outstanding, served, copies, copied atomic.Int64
+	present, next                       sideCounts
+	// copiedAt is when the latest copy began, in ns since 1970.
+	copiedAt            atomic.Int64
+	compared, different atomic.Uint64
 }
 
 // sideCounts is a [rollout.Side] that requests count.
@@ -130,10 +133,10 @@ func (x *split) enter(h http.Header, copies bool) *deployed {
 		return nil
 	}
 	limit := int64(math.MaxInt64)
-	if n := x.next.answered.Load(); x.proving.Load() && !copies {
+	if n := x.served.Load(); x.proving.Load() && !copies {
 		limit = 1
 	} else if n < unproven {
-		limit = 1 + int64(n)/8
+		limit = 1 + n/16
 	}
 	if x.outstanding.Add(1) > limit {
 		x.outstanding.Add(-1)
@@ -142,7 +145,10 @@ func (x *split) enter(h http.Header, copies bool) *deployed {
 	return d
 }
 
-func (x *split) leave() { x.outstanding.Add(-1) }
+func (x *split) leave() {
+	x.served.Add(1)
+	x.outstanding.Add(-1)
+}
 
 // invoke answers a request for a model's function with one of the revisions. A request that the candidate fails to
 // answer well is answered by the present one.
@@ -219,11 +225,19 @@ func (x *split) copyOf(req *frame.Request) *frame.Request {
 	if !mirrored {
 		return nil
 	}
+	now := time.Now().UnixNano()
+	if begun := x.copiedAt.Load(); x.proving.Load() && x.copies.Load() > 0 && next.Inference.SLO > 0 && now-begun > int64(next.Inference.SLO) {
+		// The copy that it has is late, so this one would be, too: else a candidate that stalls would be seen only
+		// between its stalls.
+		x.next.count(http.StatusServiceUnavailable, true)
+		return nil
+	}
 	size := int64(len(req.Body))
 	if x.copies.Add(1) > limit || x.copied.Add(size) > maxCopied {
 		x.endCopy(size)
 		return nil
 	}
+	x.copiedAt.Store(now)
 	c := cloned(req)
 	c.Sink, c.Trace = nil, nil
 	return c

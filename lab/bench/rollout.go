@@ -49,7 +49,11 @@ type ended struct {
 	over     bool // within Each
 	promoted bool
 	took     time.Duration
-	load     load.TargetResult
+	// served is the number of clients' requests that the candidate was last seen to have had.
+	served int64
+	// why is the provider's reason.
+	why  string
+	load load.TargetResult
 }
 
 // The images of the bench: the present model, and one with other weights.
@@ -103,8 +107,8 @@ func RunRollout(ctx context.Context, o rig.Options, b Rollout) (*report.Report, 
 		if err != nil {
 			return b.report(alone.Targets[0], all), err
 		}
-		fmt.Fprintf(o.Log, "%d of %d: fault %q, promoted %v after %.1f s, %d of %d requests good, %.2f %% in time\n", i+1, b.Rollouts, e.fault, e.promoted,
-			e.took.Seconds(), e.load.Good, e.load.Requests, 100*e.load.WithinSLO)
+		fmt.Fprintf(o.Log, "%d of %d: fault %q, promoted %v after %.1f s, %d of %d requests good, %.2f %% in time, %d by the candidate: %s\n", i+1, b.Rollouts, e.fault, e.promoted,
+			e.took.Seconds(), e.load.Good, e.load.Requests, 100*e.load.WithinSLO, e.served, e.why)
 		if all = append(all, e); e.promoted {
 			present, next = next, present
 		}
@@ -163,9 +167,15 @@ func (b Rollout) one(ctx context.Context, d *rig.Deployed, target load.Target, i
 		if now, err = rolloutOf(ctx, d); err != nil {
 			return e, err
 		}
+		if now.Rollout != nil {
+			e.served = now.Rollout.Served
+		}
 		e.over = now.Rollout == nil && now.Last != nil && (before.Last == nil || now.Last.Revision != before.Last.Revision)
 	}
 	e.took, e.promoted = time.Since(began), e.over && now.Last.Promoted
+	if e.over {
+		e.why = now.Last.Why
+	}
 	stopHarming()
 	if err := rig.Pause(ctx, time.Second); err != nil { // The hand-over is a part of it.
 		return e, err
@@ -202,22 +212,21 @@ func harm(ctx context.Context, d *rig.Deployed, what fault) {
 			}
 		}
 	}
-	for ctx.Err() == nil {
-		pause := 2 * time.Millisecond
+	for began := time.Now(); ctx.Err() == nil; _ = rig.Pause(ctx, 2*time.Millisecond) {
 		switch what {
 		case faultCrash:
 			each(syscall.SIGKILL)
 		case faultHang:
 			each(syscall.SIGSTOP)
 		case faultSlow:
-			each(syscall.SIGSTOP)
-			_ = rig.Pause(ctx, 90*time.Millisecond)
-			each(syscall.SIGCONT)
-			pause = 10 * time.Millisecond
+			if time.Since(began)%time.Second < 900*time.Millisecond { // Instances that start meanwhile are slow, too.
+				each(syscall.SIGSTOP)
+			} else {
+				each(syscall.SIGCONT)
+			}
 		default:
 			return
 		}
-		_ = rig.Pause(ctx, pause)
 	}
 	each(syscall.SIGCONT)
 }
@@ -225,10 +234,11 @@ func harm(ctx context.Context, d *rig.Deployed, what fault) {
 // report adds up all rollouts.
 func (b Rollout) report(alone load.TargetResult, all []ended) *report.Report {
 	r := report.New("bench rollout", time.Now())
-	var requests, slow, lost, errors, harmed, good, faulty, falsePromotions, falseRollbacks, undecided int
+	var requests, slow, slowServed, calm, late, lost, errors, harmed, good, faulty, falsePromotions, falseRollbacks, undecided int
 	var promote []float64
 	rollback := 0.0
 	for _, e := range all {
+		missed := e.load.Requests - int(e.load.WithinSLO*float64(e.load.Requests)+0.5)
 		requests += e.load.Requests
 		lost += e.load.Failed + e.load.Dropped
 		for code, n := range e.load.Codes {
@@ -238,7 +248,8 @@ func (b Rollout) report(alone load.TargetResult, all []ended) *report.Report {
 		}
 		if e.fault == faultSlow {
 			slow += e.load.Requests
-			harmed += e.load.Requests - int(e.load.WithinSLO*float64(e.load.Requests)+0.5)
+			harmed += missed
+			slowServed += int(e.served)
 		}
 		switch {
 		case !e.over:
@@ -254,6 +265,8 @@ func (b Rollout) report(alone load.TargetResult, all []ended) *report.Report {
 		}
 		if e.fault == noFault {
 			good++
+			late += missed
+			calm += e.load.Requests
 		} else {
 			faulty++
 		}
@@ -271,7 +284,9 @@ func (b Rollout) report(alone load.TargetResult, all []ended) *report.Report {
 	r.Add("alone_missed_pct", 100*(1-alone.WithinSLO), "%", "not in time without a rollout")
 	if slow > 0 {
 		r.Add("harmed_pct", share(harmed, slow), "%", "not in time during the rollouts of slow candidates; to reach: 0.1")
+		r.Add("slow_served", float64(slowServed), "requests", "of clients that slow candidates had at all")
 	}
+	r.Add("calm_missed_pct", share(late, calm), "%", "not in time during the rollouts without a fault")
 	r.Add("rollback_s", rollback, "s", "the longest from the deployment until the candidate is removed; to reach: 5")
 	if len(promote) > 0 {
 		r.Add("promote_s", rig.Median(promote), "s", "the median from the deployment until the revision took over")

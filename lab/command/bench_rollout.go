@@ -26,6 +26,8 @@ Results:
   lost, extra_5xx       requests without an answer, or answered 5xx
   alone_missed_pct      requests that missed the objective without a rollout
   harmed_pct            those that missed it during the rollouts of slow candidates
+  slow_served           requests of clients that those had at all
+  calm_missed_pct       requests that missed it during the rollouts without a fault
   rollback_s            the longest time until a candidate with a fault was removed
   promote_s             the median time until one without a fault took over
   false_promotions      candidates with a fault that took over

@@ -23,8 +23,10 @@ import (
 const (
 	// Alpha is the maximum probability, over a whole rollout, that luck alone promotes, and that luck alone rolls back.
 	Alpha = 0.01
-	// provingRequests is the number of requests that a candidate answers one at a time before it gets its share.
+	// provingRequests is the number of requests that a candidate answers one at a time before it gets its share, and
+	// provingTime the shortest time of that.
 	provingRequests = 20
+	provingTime     = 2 * time.Second
 	// provingSlack is how much larger the candidate's part of missed requests may be meanwhile: its first executions
 	// are slower.
 	provingSlack = 0.1
@@ -231,8 +233,8 @@ func (s *State) neverReady(p Plan, seen Seen, now time.Time) string {
 // prove ends the first phase of a candidate once it has answered some requests well.
 func (s State) prove(p Plan, seen Seen, now time.Time) (State, Action) {
 	got := seen.Candidate.since(s.from.Candidate)
-	if got.Answered < provingRequests {
-		return s, Action{Hold, fmt.Sprintf("it has answered %d of %d requests, one at a time", got.Answered, provingRequests)}
+	if got.Answered < provingRequests || now.Sub(s.Since) < provingTime {
+		return s, Action{Hold, fmt.Sprintf("it has answered %d requests, one at a time; it needs %d", got.Answered, provingRequests)}
 	}
 	if part(got.Missed, got.Answered) > part(seen.Stable.Missed, seen.Stable.Answered)+provingSlack {
 		return s, Action{Hold, fmt.Sprintf("%d of its first %d requests missed the objective, so it still gets one at a time", got.Missed, got.Answered)}

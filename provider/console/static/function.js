@@ -7,6 +7,7 @@ import { Bars, Histogram, TimeChart } from "./charts.js";
 import { Attainment } from "./functions.js";
 import { bytes, clock, config, count, cores, ms, number, percent, plain, rate } from "./format.js";
 import { Logs } from "./logs.js";
+import { Rollout } from "./rollout.js";
 import { Try } from "./try.js";
 import { WhatIf } from "./whatif.js";
 
@@ -102,6 +103,7 @@ function Overview({ f, span, choose }) {
       <${Tile} label="Cost" note=${f.memory_bytes > 0 && bytes(f.memory_bytes)}>${cost(f)}<//>
       <${Tile} label="Revision" note=${swapping ? `revision ${plain(r.asked)} is asked for and starts` : ""}>${plain(r.serving || r.asked || "–")}<//>
     </dl>
+    <${Rollout} key=${`${f.namespace}/${f.name}`} f=${f} />
     <section class="card"><div class="card-head"><h2>Load</h2><${Span} span=${span} choose=${choose} /></div>
       ${s ? html`<div class="two charts"><${Requests} s=${s} step=${span === "1h" ? 30 : 10} /><${Latency} s=${s} goal=${goal} /></div>` : html`<p class="empty">No history yet.</p>`}</section>
     <div class="two">
