@@ -110,7 +110,7 @@ trap 'rm -rf "$work"' EXIT
 # pack makes the compressed tar $1 of the folder $3 in $2, with the same bytes each time.
 pack() {
 	tar --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner --format=gnu -C "$2" -cf - "$3" |
-		gzip -9n >"$1"
+		gzip -n >"$1"
 }
 
 build_programs() {
@@ -167,7 +167,7 @@ debian() {
 	EOF
 	find "$root" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
 	# With several threads xz divides the content differently.
-	dpkg-deb --root-owner-group -Zxz --threads-max=1 --build "$root" "$out/faas-infer_${number/-/\~}_$arch.deb" >&2
+	dpkg-deb --root-owner-group -Zxz -z1 --threads-max=1 --build "$root" "$out/faas-infer_${number/-/\~}_$arch.deb" >&2
 }
 
 build_images() {
