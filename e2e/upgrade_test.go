@@ -119,8 +119,8 @@ func TestUpgradeAndRollback(t *testing.T) {
 	d.deploy(t, scaled(function("model", "identity:latest", "10s"), "1", "2"))
 	d.deploy(t, scaled(ordinary("echo", "cat"), "1", "2"))
 	for route, body := range map[string]string{
-		"/system/namespaces": `{"name": "dev", "labels": {"team": "a"}}`,
-		"/system/secrets":    `{"name": "key", "value": "secret"}`,
+		"/system/namespace/dev": `{"name": "dev"}`,
+		"/system/secrets":       `{"name": "key", "value": "secret"}`,
 	} {
 		if a := do(t, client(t), http.MethodPost, d.url+route, []byte(body)); a.status/100 != 2 {
 			t.Errorf("%s: %d %s", route, a.status, a.body)

@@ -58,8 +58,6 @@ export FAAS_INFER_ONNXRUNTIME=$library XDG_STATE_HOME=$work/state XDG_CACHE_HOME
 
 echo "The program"
 "$work/faas-infer" version
-"$work/faas-infer" model make mnist --out "$work/mnist.onnx"
-"$work/faas-infer" model check "$work/mnist.onnx"
 
 echo "A first function"
 mkdir "$work/functions"
@@ -67,8 +65,8 @@ cat >"$work/functions/stack.yml" <<-EOF
 	version: 1.0
 	provider: {name: openfaas}
 	functions:
-	  mnist:
-	    image: mnist:latest
+	  identity:
+	    image: identity:latest
 	    annotations:
 	      com.openfaas.slo.latency: 20s
 	      com.openfaas.infer.max-batch: "2"
@@ -77,13 +75,13 @@ cat >"$work/functions/stack.yml" <<-EOF
 	    fprocess: cat
 EOF
 address=127.0.0.1:${FAAS_INFER_PORT:-18964}
-(cd "$work/functions" && exec "$work/faas-infer" up --listen "$address" --nats-listen off >"$work/up.log" 2>&1) &
+# qemu starts no process in new namespaces, so the provider must have no right to make them.
+(cd "$work/functions" && exec unshare --user --map-user=1000 --map-group=1000 "$work/faas-infer" up --listen "$address" --nats-listen off >"$work/up.log" 2>&1) &
 up=$!
-python3 -c 'import json; print(json.dumps({"instances": [[[[0.5] * 28] * 28]]}))' >"$work/mnist.json"
 ask() { curl -sS --fail-with-body --retry 60 --retry-all-errors --retry-delay 2 --max-time 120 "$@"; }
 {
 	ask -d hello "http://$address/function/echo" | grep -x hello
-	ask -d "@$work/mnist.json" "http://$address/function/mnist/v1/models/mnist:predict" | grep predictions
+	ask -d '{"instances": [[1, 2, 3]]}' "http://$address/function/identity/v1/models/identity:predict" | grep predictions
 } || {
 	cat "$work/up.log" >&2
 	exit 1
@@ -91,6 +89,10 @@ ask() { curl -sS --fail-with-body --retry 60 --retry-all-errors --retry-delay 2 
 kill "$up"
 wait "$up"
 up=
+
+echo "A model, which takes a minute"
+"$work/faas-infer" model make mnist --out "$work/mnist.onnx"
+"$work/faas-infer" model check "$work/mnist.onnx"
 
 echo "Packages"
 unset FAAS_INFER_ONNXRUNTIME XDG_STATE_HOME XDG_CACHE_HOME
