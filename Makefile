@@ -31,7 +31,7 @@ SEQUENTIAL_IN := ./instance/onnxruntime ./provider/control
 # The tests of these packages start a Kubernetes, which takes minutes to build, so they
 # belong to test-kubernetes. A test compares this list with what the packages import.
 ON_KUBERNETES := ./command/kubernetes/nodeagent
-LAB_ON_KUBERNETES := ./kubernetes ./kubernetes/gpus
+LAB_ON_KUBERNETES := ./knative ./kubernetes ./kubernetes/gpus
 NOT_HERE := /e2e(/kubernetes.*)?$$|/lab/kubernetes|/command/kubernetes/nodeagent$$
 UNIT = $$(go list ./... | grep -Ev '$(NOT_HERE)' | grep -Ev '$(CLUSTER)|$(SEQUENTIAL)')
 UNIT_PLAIN = $$(go list ./... | grep -Ev '$(NOT_HERE)' | grep -E '$(CLUSTER)|$(SEQUENTIAL)')
@@ -96,11 +96,11 @@ test-end-to-end:
 	@$(TIMED) "end-to-end tests of the lab" $(GOTEST) -C lab -vet=off -count=1 -timeout 10m -- ./e2e
 
 # Two clusters at a time, each in its own namespaces: two lists of about the same length run beside
-# each other. These tests take half of their package's time, so they are in the other list: two of them
+# each other. These tests take half of their package's time, so they are in the other list: three of them
 # need a cluster of their own, for which the other tests would lose the one that they share.
 # Without the race detector, with which Kubernetes' client takes minutes to build.
 KUBERNETES := $(GOTEST) -vet=off -count=1 -p 1 -timeout 40m
-LONG_ON_KUBERNETES := ^(TestInstalled|TestIPv6|TestEndToEnd)$$
+LONG_ON_KUBERNETES := ^(TestInstalled|TestUpgrade|TestIPv6|TestEndToEnd)$$
 .PHONY: test-kubernetes
 test-kubernetes: ## Test on a real Kubernetes built from source, its kubelet and containerd in namespaces
 	@echo "[1/2] requirements: Kubernetes, ONNX Runtime, the gateway, Chromium"
@@ -233,6 +233,7 @@ kubernetes: ## Build Kubernetes from source into the user's cache (8 minutes the
 	@$(TIMED) "metrics server" scripts/metrics-server.sh >/dev/null
 	@$(TIMED) "services" scripts/services.sh >/dev/null
 	@$(TIMED) "Helm" scripts/helm.sh >/dev/null
+	@$(TIMED) "definitions of others" scripts/definitions.sh >/dev/null
 
 .PHONY: chromium
 chromium: ## Find or fetch a Chromium to test web pages

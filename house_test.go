@@ -73,7 +73,7 @@ var alone = []string{"cluster", "instance/frame", "instance/duplex", "model/tens
 // pure lists the packages that decide and do not act, with all below them. drivers
 // lists the exceptions: the backends and the measuring packages.
 var (
-	pure    = []string{"batching", "scaling", "coldstart", "variant", "profiler", "cluster", "model/cut", "health", "papers/asyfunc/pairing", "papers/asyfunc/shadow", "papers/batch", "papers/gillis/partition", "papers/infaas/registration", "provider/access", "provider/history"}
+	pure    = []string{"batching", "scaling", "coldstart", "variant", "profiler", "cluster", "model/cut", "health", "papers/asyfunc/pairing", "papers/asyfunc/shadow", "papers/batch", "papers/gillis/partition", "papers/infaas/registration", "provider/access", "provider/history", "provider/rollout"}
 	drivers = []string{"cluster/local", "cluster/kubernetes", "cluster/sets", "profiler/measuring", "health/probe"}
 )
 

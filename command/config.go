@@ -183,8 +183,9 @@ func newConfigShowCommand() *cobra.Command {
 		out      report.Output
 	)
 	c := &cobra.Command{
-		Use:   "show",
-		Short: "Check a configuration file and show its values, with --all those of all flags",
+		Use:        "show",
+		SuggestFor: []string{"validate", "check"},
+		Short:      "Check a configuration file and show its values, with --all those of all flags",
 		Long: `show reads a configuration file as "faas-infer up" does, or with --for provider as "faas-infer
 provider" does, checks it, and prints the values. An error names the line and the field. With --all the
 table has all flags, with the values that the provider would have.`,

@@ -99,6 +99,12 @@ func (f *deployFlags) run(ctx context.Context, names []string, out, say io.Write
 	if err := f.await(ctx, all, forReady, f.timeout, say); err != nil {
 		return err
 	}
+	for _, name := range all {
+		s, err := f.rollout(ctx, name, nil)
+		if err == nil && s.Rollout != nil { // Other providers of OpenFaaS have no such route.
+			fmt.Fprintf(out, "Revision %d of %s gets its requests gradually: see faas-infer rollout status %s\n", s.Rollout.Revision, name, name)
+		}
+	}
 	fmt.Fprintln(out, "All are ready.")
 	return nil
 }

@@ -257,6 +257,19 @@ func TestLogin(t *testing.T) {
 	if _, err := execute(t, "list"); err != nil {
 		t.Errorf("with a login of another password: %v", err)
 	}
+	stack := filepath.Join(t.TempDir(), "stack.yml")
+	write(t, stack, "provider: {name: openfaas}\nfunctions: {digits: {image: digits:v2}}\n")
+	if _, err := execute(t, "deploy", "-f", stack, "--wait"); err != nil {
+		t.Errorf("a deployment with a login of another password: %v", err)
+	}
+	// A port of this machine may lead to another provider.
+	write(t, filepath.Join(secrets, "basic-auth-password"), "another\n")
+	if _, err := execute(t, "login"); err == nil || !strings.Contains(err.Error(), "no terminal to ask for the password") {
+		t.Errorf("at a provider with another password: %v", err)
+	}
+	if _, err := execute(t, "list"); err == nil || !strings.Contains(err.Error(), "log in with faas-infer login") {
+		t.Errorf("with two wrong passwords: %v", err)
+	}
 	t.Setenv("OPENFAAS_CONFIG", "")
 	t.Setenv("CI", "true")
 	if file, err := loginFile(); err != nil || file != ".openfaas/config.yml" {

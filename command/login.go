@@ -29,8 +29,8 @@ func newLoginCommand() *cobra.Command {
 		Long: `login calls the provider with the user and password and, if it accepts them, keeps them
 in faas-cli's file, ~/.openfaas/config.yml ($OPENFAAS_CONFIG/config.yml; ./.openfaas/config.yml if
 $CI is true). Both programs use them for this URL from then on. The password comes from --password-file, with --password-stdin
-from the standard input, or from the terminal. For a provider on this machine it is the one that "faas-infer up"
-has made, so login asks for none; commands of faas-infer itself need no login there.`,
+from the standard input, or from the terminal. At an address of this machine the password that "faas-infer up" has made
+is tried first, and login asks only if the provider refuses it; commands of faas-infer itself need no login there.`,
 		Example: `  faas-infer login
   faas-infer login --url https://models.example.com
   faas-infer login --password-stdin < password.txt`,
@@ -40,13 +40,7 @@ has made, so login asks for none; commands of faas-infer itself need no login th
 			if err != nil {
 				return err
 			}
-			if user, password, err := client.made(base); err == nil && password != "" && client.passwordFile == "" && !stdin {
-				client.user, client.password = cmp.Or(client.user, user), password
-			} else if client.password, err = askPassword(c, client.passwordFile, stdin); err != nil {
-				return err
-			}
-			client.user = cmp.Or(client.user, "admin")
-			if _, err := client.fetch(c.Context(), http.MethodGet, "/system/functions", nil, &[]struct{}{}); err != nil {
+			if err := client.logIn(c, base, stdin); err != nil {
 				return err
 			}
 			file, err := saveLogin(base, client.user, client.password)
@@ -60,6 +54,29 @@ has made, so login asks for none; commands of faas-infer itself need no login th
 	client.registerClient(c.Flags())
 	c.Flags().BoolVar(&stdin, "password-stdin", false, "read the password from the standard input")
 	return c
+}
+
+// logIn finds a user and password that the provider takes: those that are given or, for a provider on this machine,
+// those of "faas-infer up". If it refuses the latter, it is another provider, for example one behind a forwarded port,
+// and the password is asked for.
+func (a *remote) logIn(c *cobra.Command, base *url.URL, stdin bool) error {
+	given := a.user
+	user, password, err := a.made(base)
+	tried := err == nil && password != "" && a.passwordFile == "" && !stdin
+	if tried {
+		a.user, a.password = cmp.Or(given, user), password
+		_, err := a.fetch(c.Context(), http.MethodGet, "/system/functions", nil, &[]struct{}{})
+		if refused := unauthorized(""); !errors.As(err, &refused) {
+			return err
+		}
+		fmt.Fprintf(c.ErrOrStderr(), "The provider at %s does not take the password of faas-infer up.\n", base.Redacted())
+	}
+	a.user = cmp.Or(given, "admin")
+	if a.password, err = askPassword(c, a.passwordFile, stdin); err != nil {
+		return err
+	}
+	_, err = a.fetch(c.Context(), http.MethodGet, "/system/functions", nil, &[]struct{}{})
+	return err
 }
 
 // askPassword reads a password from a file, the standard input or the terminal.

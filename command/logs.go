@@ -35,6 +35,9 @@ spaces in place of control characters. The logs of a deleted function are there 
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeFunctions,
 		RunE: func(c *cobra.Command, args []string) error {
+			if tail < 0 {
+				return usage(fmt.Errorf("--tail %d: it must be the number of lines, or 0 for all", tail))
+			}
 			function, namespace := a.address(args[0])
 			query := url.Values{"name": {function}, "namespace": {namespace}, "tail": {strconv.Itoa(tail)}, "follow": {strconv.FormatBool(follow)}}
 			if since > 0 {

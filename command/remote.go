@@ -41,8 +41,10 @@ type remote struct {
 	url, user, passwordFile string
 	// password is that of a user who logs in, otherwise "".
 	password string
-	timeout  time.Duration
-	out      report.Output
+	// loginRefused: the provider refused what a login has kept, so the credentials of "faas-infer up" are tried.
+	loginRefused bool
+	timeout      time.Duration
+	out          report.Output
 }
 
 // address returns the provider's URL, and what has set it. As for faas-cli, a file's gateway counts before the
@@ -144,6 +146,12 @@ func (e *statusError) Error() string {
 	return fmt.Sprintf("the provider answers %d: %s", e.code, e.text)
 }
 
+// unauthorized says that the provider refuses the user and password.
+type unauthorized string
+
+// Error says what was refused.
+func (e unauthorized) Error() string { return string(e) }
+
 // answered reports whether an error is an answer with a status.
 func answered(err error, code int) bool {
 	e := (*statusError)(nil)
@@ -166,7 +174,7 @@ func (a *remote) send(ctx context.Context, method, path string, body any) (*http
 			return nil, err
 		}
 	}
-	try := func(user, password string) (*http.Response, error) {
+	try := func() (*http.Response, error) {
 		request, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(base.String(), "/")+a.prefix+path, bytes.NewReader(text))
 		if err != nil {
 			return nil, err
@@ -176,12 +184,17 @@ func (a *remote) send(ctx context.Context, method, path string, body any) (*http
 		}
 		return http.DefaultClient.Do(request)
 	}
-	response, err := try(user, password)
+	response, err := try()
 	if err == nil && response.StatusCode == http.StatusUnauthorized && source == ofLogin {
 		// The password of faas-infer up may be newer than the login.
-		if user, made, wrong := a.made(base); wrong == nil && made != "" && made != password {
+		refused := password
+		a.loginRefused = true
+		user, password, source, err = a.credentials(base)
+		if err != nil || password == "" || password == refused {
+			a.loginRefused, source, err = false, ofLogin, nil
+		} else {
 			response.Body.Close()
-			response, err = try(user, made)
+			response, err = try()
 		}
 	}
 	if errors.Is(err, syscall.ECONNREFUSED) {
@@ -197,7 +210,8 @@ func (a *remote) send(ctx context.Context, method, path string, body any) (*http
 	defer response.Body.Close()
 	answer, _ := io.ReadAll(io.LimitReader(response.Body, 64<<10))          // The status says enough.
 	if response.StatusCode == http.StatusUnauthorized && a.password != "" { // The user is logging in.
-		return nil, fmt.Errorf("the provider at %s refuses this user and password; %q keeps those that it takes in STATE/secrets", base.Redacted(), "faas-infer up")
+		return nil, unauthorized(fmt.Sprintf("the provider at %s refuses this user and password; "+
+			"\"faas-infer up\" keeps those that it takes in STATE/secrets", base.Redacted()))
 	}
 	if response.StatusCode == http.StatusUnauthorized {
 		return nil, fmt.Errorf("the provider refuses the user and password%s; log in with faas-infer login, or give --user and --password-file", source)
@@ -232,11 +246,13 @@ func (a *remote) credentials(at *url.URL) (user, password, source string, err er
 		}
 		return cmp.Or(a.user, "admin"), strings.TrimSpace(string(text)), " of --password-file", nil
 	}
-	if user, password, err = loggedIn(at); err != nil {
-		return "", "", "", err
-	}
-	if password != "" && cmp.Or(a.user, user) == user {
-		return user, password, ofLogin, nil
+	if !a.loginRefused {
+		if user, password, err = loggedIn(at); err != nil {
+			return "", "", "", err
+		}
+		if password != "" && cmp.Or(a.user, user) == user {
+			return user, password, ofLogin, nil
+		}
 	}
 	if user, password, err = a.made(at); err != nil || password == "" {
 		return "", "", "", err

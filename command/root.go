@@ -50,6 +50,7 @@ an objective is an ordinary function: any program, with one answer for each requ
 		newWatchdogCommand(),
 		newModelCommand(),
 		newBundleCommand(),
+		newImportCommand(),
 		profile.NewCommand(),
 		newUpCommand(),
 		newProviderCommand(),
@@ -67,6 +68,7 @@ an objective is an ordinary function: any program, with one answer for each requ
 		newAsyncCommand(),
 		newVariantsCommand(),
 		newWhyCommand(),
+		newRolloutCommand(),
 		newRedirectCommand(),
 	)
 	plug.AddTo(root)

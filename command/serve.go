@@ -80,6 +80,7 @@ func (f *ProviderFlags) start(ctx context.Context, platform Platform) (_ *runnin
 		return nil, err
 	}
 	s.provider = s.newServer(base)
+	s.restoreHistory()
 	if !f.behindGateway {
 		s.registry.MustRegister(metrics.NewGateway(base.Metrics, s.provider.Services))
 	}
@@ -134,10 +135,15 @@ func (s *runningProvider) run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	followed := shutdown.Background(func() { provider.Access{Server: s.provider}.Follow(ctx) })
 	watched := shutdown.Background(func() { provider.Watch(ctx, s.provider) })
+	rolledOut := shutdown.Background(func() { provider.FollowRollouts(ctx, s.provider) })
+	kept := shutdown.Background(func() { s.keepHistory(ctx) })
 	s.stopRun, s.ran = cancel, shutdown.Background(func() {
 		s.parts.Controller.Run(ctx)
 		<-followed
 		<-watched
+		<-rolledOut
+		<-kept
+		s.saveHistory()
 	})
 	restoreCtx, endRestore := context.WithCancel(context.Background())
 	ended := shutdown.Background(func() { s.restore(restoreCtx) })

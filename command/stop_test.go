@@ -16,6 +16,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/decisions"
 	"github.com/faas-infer/faas-infer/provider/keeper"
 	"github.com/faas-infer/faas-infer/provider/store"
 )
@@ -25,9 +26,12 @@ type resident struct {
 	dir     string
 	release chan struct{}
 	begun   chan struct{}
+	// decisions are those of the provider.
+	decisions *decisions.Log
 }
 
-func (r *resident) Open(context.Context, Base) (Parts, error) {
+func (r *resident) Open(_ context.Context, b Base) (Parts, error) {
+	r.decisions = b.Decisions
 	kept, err := store.Open(filepath.Join(r.dir, "faas-infer.db"))
 	if err != nil {
 		return Parts{}, err
@@ -65,7 +69,13 @@ func (c *residentController) Invoke(ctx context.Context, _ *frame.Request) (*fra
 // reside starts a provider on a resident platform.
 func reside(t *testing.T, drain time.Duration) (*runningProvider, *resident, string) {
 	t.Helper()
-	r := &resident{dir: t.TempDir(), release: make(chan struct{}), begun: make(chan struct{}, 10)}
+	return resideIn(t, t.TempDir(), drain)
+}
+
+// resideIn is [reside] with the state of an earlier run.
+func resideIn(t *testing.T, dir string, drain time.Duration) (*runningProvider, *resident, string) {
+	t.Helper()
+	r := &resident{dir: dir, release: make(chan struct{}), begun: make(chan struct{}, 10)}
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	f := &ProviderFlags{}
 	f.register(flags)

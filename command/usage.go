@@ -59,6 +59,8 @@ func refuseUnknown(c *cobra.Command) {
 		if err := validate(c, words); err != nil {
 			if strings.HasSuffix(err.Error(), fmt.Sprintf("for %q", c.CommandPath())) && !c.HasSubCommands() { // Of [cobra.NoArgs].
 				err = fmt.Errorf("%s takes no arguments, but was given %q", c.CommandPath(), words[0])
+			} else if strings.Contains(err.Error(), "arg(s)") { // Of [cobra.ExactArgs] and the like.
+				err = fmt.Errorf("the usage is %q, but %s given", strings.TrimSuffix(c.UseLine(), " [flags]"), numberOf(len(words)))
 			}
 			return usage(seeHelp(c, err))
 		}
@@ -102,7 +104,21 @@ func wrongFlag(c *cobra.Command, err error) error {
 }
 
 func seeHelp(c *cobra.Command, err error) error {
+	if strings.HasSuffix(err.Error(), "?") {
+		return fmt.Errorf("%w See %s --help", err, c.CommandPath())
+	}
 	return fmt.Errorf("%w; see %s --help", err, c.CommandPath())
+}
+
+// numberOf says how many arguments there were.
+func numberOf(n int) string {
+	switch n {
+	case 0:
+		return "no argument was"
+	case 1:
+		return "1 argument was"
+	}
+	return fmt.Sprintf("%d arguments were", n)
 }
 
 // similar returns the names that a word may have been meant for, by cobra's own measure.

@@ -21,12 +21,10 @@ Metrics    %s/metrics
 User       %s, password in %s
 Instances' logs are in %s
 
-  faas-cli login -g %s -u %s --password-stdin < %s
-  faas-cli list -g %s
   bin/faas-infer status --url %s
-`, provider, provider, provider, user, password, filepath.Join(f.state, "local", "logs"), url, user, password, url, provider)
+`, provider, provider, provider, user, password, filepath.Join(f.state, "local", "logs"), provider)
 	if f.stackFile != "" {
-		fmt.Fprintf(out, "  faas-cli deploy -f %s -g %s --read-template=false\n", f.stackFile, url)
+		fmt.Fprintf(out, "  bin/faas-infer deploy -f %s --url %s --wait\n", f.stackFile, provider)
 	}
 	for _, fn := range functions {
 		if fn.slo() == 0 {
@@ -38,5 +36,6 @@ Instances' logs are in %s
 `, url, fn.path(), fn.Service, url, fn.path())
 		break
 	}
+	fmt.Fprintf(out, "\nFor faas-cli:\n\n  faas-cli login -g %s -u %s --password-stdin < %s\n", url, user, password)
 	fmt.Fprintln(out, "\nCtrl-C stops everything.")
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/profiler/database"
 	"github.com/faas-infer/faas-infer/profiler/measuring/operators"
+	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/build"
 	"github.com/faas-infer/faas-infer/provider/bundles"
 	"github.com/faas-infer/faas-infer/provider/children"
@@ -257,5 +258,5 @@ func validate(environment map[string]string, dir string) error {
 // functionName returns a full name without its namespace.
 func functionName(full string) string {
 	name, _, _ := strings.Cut(full, ".")
-	return name
+	return strings.TrimSuffix(name, provider.CandidateSuffix) // Clients call a candidate by its function's name.
 }

@@ -399,14 +399,33 @@ func TestConsoleHolds(t *testing.T) {
 	d = p.providerAt(t, suite.binary, listen)
 	c.do(t, c.live(), chromedp.WaitVisible(chromedp.CSS(".drop")))
 	c.says(t, "The provider has restarted")
+	// The restart keeps the hour and its decisions.
 	c.goes(t, "#/function/openfaas-fn/printer", ".tiles")
-	c.says(t, "printer")
+	c.says(t, "printer", "hour 100 %", "Deployed")
+	c.mergesDecisions(t)
 
 	c.do(t, chromedp.Navigate(other.URL))
 	c.eval(t, fmt.Sprintf(`fetch(%q, {method: "POST", mode: "no-cors", credentials: "include", body: '{"replicas":0}'})
 		.then(() => "", () => "")`, d.url+"/system/scale-function/printer"))
 	if s := d.status(t, "printer"); s.Replicas != 1 {
 		t.Errorf("a page of another site scaled the function: %+v", s)
+	}
+}
+
+// mergesDecisions checks that a decision which two replicas tell, under IDs of their own, shows once, with its latest count,
+// and that equal IDs of two replicas are two decisions.
+func (c *console) mergesDecisions(t *testing.T) {
+	t.Helper()
+	got := c.eval(t, `import("./live.js").then(({ mergeEvents }) => {
+		const one = (id, at, text, more) => ({ id, at, text, kind: "correct", function: "f", namespace: "n", ...more });
+		let list = mergeEvents([], [one(1, 10, "Corrected."), one(2, 20, "Started.")]);
+		list = mergeEvents(list, [one(7, 12, "Corrected. (×2)", { first_at: 10, count: 2, replaces: 1 }), one(2, 30, "Stopped.")]);
+		list = mergeEvents(list, [one(3, 10, "Corrected."), one(9, 20, "Started.")]);
+		list = mergeEvents(list, [one(11, 40, "Started 1."), one(12, 40, "Started 2.", { replaces: 11 })]);
+		return list.map((e) => e.text).join(" ");
+	})`)
+	if want := "Corrected. (×2) Started. Stopped. Started 2."; got != want {
+		t.Errorf("decisions of two replicas are %q, want %q", got, want)
 	}
 }
 

@@ -35,7 +35,7 @@ var homes = []struct {
 	pages     []page
 }{
 	{"default", false, []page{{name: "first-function"}, {name: "programs"}, {"payloads", (*desk).payloads}, {name: "partition"}, {name: "one-machine"}, {name: "tutorial"}}},
-	{"elsewhere", true, []page{{name: "tensorflow"}, {name: "tuning"}, {name: "variants"}, {name: "access"}, {name: "troubleshooting"}}},
+	{"elsewhere", true, []page{{name: "tensorflow"}, {name: "tuning"}, {name: "variants"}, {name: "importing"}, {name: "access"}, {name: "rollouts"}, {name: "troubleshooting"}}},
 }
 
 // others are the pages that this test skips: the index, the reference, the table of

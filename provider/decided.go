@@ -1,9 +1,13 @@
 package provider
 
 import (
+	"context"
 	"net/http"
 	"net/url"
 	"strconv"
+	"time"
+
+	"github.com/openfaas/faas-provider/types"
 
 	"github.com/faas-infer/faas-infer/provider/decisions"
 	"github.com/faas-infer/faas-infer/provider/web"
@@ -71,11 +75,19 @@ func queryNumber(query url.Values, name string, other uint64) (uint64, error) {
 }
 
 // decidedDeployment adds a deployment to the log of decisions. before is nil for a new function.
-func (s eventRoutes) decidedDeployment(at *Server, before *deployed, f *Function) {
+func (s eventRoutes) decidedDeployment(now time.Time, before *deployed, f *Function) {
 	fields := decisions.Fields{Image: f.Deployment.Image, Revision: f.Revision}
 	kind := decisions.Deploy
 	if before != nil {
 		kind, fields.Previous = decisions.Update, before.Revision
 	}
-	s.log.Add(at.now(), f.Name, kind, fields)
+	s.log.Add(now, f.Name, kind, fields)
+}
+
+// rejected adds the refusal of a deployment to the decisions, unless the client is gone, and returns its error.
+func (s eventRoutes) rejected(ctx context.Context, now time.Time, a address, d types.FunctionDeployment, err error) error {
+	if ctx.Err() == nil {
+		s.log.Add(now, a.full(), decisions.Reject, decisions.Fields{Image: d.Image, Error: web.Conceal(err.Error())})
+	}
+	return err
 }

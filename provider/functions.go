@@ -91,10 +91,13 @@ type registry struct {
 	edits atomic.Uint64
 	// listing has the same functions, sorted for lists.
 	listing atomic.Pointer[listing]
+	// rollouts are those in progress.
+	rollouts rollouts
 }
 
 // publish makes requests and look-ups find d under its name.
 func (g *registry) publish(d *deployed) {
+	defer g.rollouts.published(d)
 	g.functions.Store(d.Name, d)
 	if d.Deployment.Namespace == DefaultNamespace {
 		g.functions.Store(d.Deployment.Service, d)
@@ -104,6 +107,7 @@ func (g *registry) publish(d *deployed) {
 
 // withdraw makes requests and look-ups find nothing under d's name.
 func (g *registry) withdraw(d *deployed) {
+	defer g.rollouts.withdrawn(d)
 	g.functions.Delete(d.Name)
 	if d.Deployment.Namespace == DefaultNamespace {
 		g.functions.Delete(d.Deployment.Service)

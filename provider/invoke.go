@@ -186,7 +186,7 @@ func (s invocations) receive(w http.ResponseWriter, r *http.Request, name, path 
 // status code, and whether it came after the objective. The answer counts as held until the client has taken it.
 func (s invocations) dispatch(w http.ResponseWriter, r *http.Request, d *deployed, req *frame.Request,
 	held *web.Body) (code int, late bool) {
-	resp, err := d.dispatcher.Invoke(r.Context(), req)
+	resp, err := d.invoke(r.Context(), req)
 	if err == nil {
 		err = held.TakeAnswer(int64(len(resp.Body)))
 	}
@@ -238,7 +238,7 @@ func (s invocations) forward(w http.ResponseWriter, r *http.Request, d *deployed
 	if traced != nil {
 		r = r.WithContext(frame.WithTrace(r.Context(), traced))
 	}
-	code = d.forwarder.Forward(w, r, path, waited, held.Take)
+	code = d.forwardSplit(w, r, path, waited, held.Take)
 }
 
 // statusBrokenOff is the status code under which metrics count an answer that broke off:

@@ -40,7 +40,8 @@ func authorize(w http.ResponseWriter, r *http.Request, wanted *auth.BasicAuthCre
 		return nil
 	}
 	w.Header().Set("WWW-Authenticate", `Basic realm="faas-infer"`)
-	return web.Refuse(http.StatusUnauthorized, "the user or the password is wrong or missing; send those of the gateway as basic auth")
+	return web.Refuse(http.StatusUnauthorized, "the user or the password is wrong or missing; send them as basic auth. "+
+		"The files basic-auth-user and basic-auth-password of --secret-mount-path have them; faas-infer up prints where they are")
 }
 
 // equal returns 1 for equal strings, otherwise 0. Hashing hides their lengths.

@@ -20,6 +20,10 @@ const (
 // longer are the multiples of an objective that are tried where no node has room: a longer one allows larger batches.
 var longer = []float64{1.5, 2, 4}
 
+// spareLoad is how many times the load a plan must carry to be offered: the load is not even, and nobody wants to press
+// the button twice.
+const spareLoad = 1.25
+
 // findRoom asks the planner for a longer objective with which the nodes have room for a function, at most for one
 // function at a time and only while somebody watches. It plans without the lock.
 func (w *watcher) findRoom(ctx context.Context) {
@@ -27,15 +31,15 @@ func (w *watcher) findRoom(ctx context.Context) {
 		return
 	}
 	w.mu.Lock()
-	name, slo, rate := w.crowded()
+	name, slo, from, rate := w.crowded()
 	w.mu.Unlock()
 	if name == "" {
 		return
 	}
 	found := time.Duration(0)
 	for _, by := range longer {
-		next := history.Round(time.Duration(by * float64(slo)))
-		if plan, err := w.plan(ctx, name, next, rate); err == nil && plan.Lack == "" && plan.Carries >= rate {
+		next := history.Round(time.Duration(by * float64(from)))
+		if plan, err := w.plan(ctx, name, next, rate); err == nil && plan.Lack == "" && plan.Carries >= spareLoad*rate {
 			found = next
 			break
 		}
@@ -47,14 +51,15 @@ func (w *watcher) findRoom(ctx context.Context) {
 	}
 }
 
-// crowded returns a function for which no node has room and whose remedy was not looked for in a while, with its
-// objective and load; "" if there is none. The lock is held.
-func (w *watcher) crowded() (name string, slo time.Duration, rate float64) {
+// crowded returns a function for which no node has room, or whose objective no config meets, and whose remedy was not
+// looked for in a while; "" if there is none. With it come its objective, the shortest objective from which a longer
+// one is looked for, and its load. The lock is held.
+func (w *watcher) crowded() (name string, slo, from time.Duration, rate float64) {
 	if w.viewers == 0 && w.at-w.askedAt > unwatched {
-		return "", 0, 0
+		return "", 0, 0, 0
 	}
 	for name, f := range w.functions {
-		if f.state.Lack != LackRoom {
+		if f.state.Lack != LackRoom && f.state.Lack != LackSpeed {
 			if w.at-f.roomyAt >= roomPause {
 				f.roomy = 0
 			}
@@ -62,10 +67,10 @@ func (w *watcher) crowded() (name string, slo time.Duration, rate float64) {
 		}
 		if f.d.Inference.IsInference && f.state.Load > 0 && w.at-f.roomyAt >= roomPause {
 			f.roomyAt = w.at
-			return name, f.d.Inference.SLO, f.state.Load
+			return name, f.d.Inference.SLO, max(f.d.Inference.SLO, f.state.Least), f.state.Load
 		}
 	}
-	return "", 0, 0
+	return "", 0, 0, 0
 }
 
 // modelTensors are the inputs and outputs of a function's model, as an instance of the revision described them.

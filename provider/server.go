@@ -171,6 +171,8 @@ type deployed struct {
 	// forwarder is the dispatcher of an ordinary function, otherwise nil.
 	forwarder Forwarder
 	metrics   *metrics.FunctionMetrics
+	// rollout divides the requests while a later revision is rolled out, nil otherwise.
+	rollout *atomic.Pointer[split]
 	// policy says who may call the function and how often, nil for anybody and any number.
 	policy atomic.Pointer[policy]
 	// labels are those in the function's status.
@@ -184,7 +186,7 @@ type deployed struct {
 const functionLabel = "faas_function"
 
 func (s *Server) deployed(f *Function, dispatcher Dispatcher) *deployed {
-	d := &deployed{Function: f, dispatcher: dispatcher, metrics: s.metrics.Function(f.Name)}
+	d := &deployed{Function: f, dispatcher: dispatcher, metrics: s.metrics.Function(f.Name), rollout: s.rollouts.of(f.Name)}
 	d.forwarder, _ = dispatcher.(Forwarder)
 	d.metrics.SetObjective(f.Inference.SLO, f.Inference.Percentile/100)
 	labels := map[string]string{}
@@ -224,6 +226,7 @@ func New(o Options) *Server {
 	s.started = s.now()
 	s.callers = callers{secrets: s.secrets, namespaces: s.namespaces, file: o.AccessKeys, rates: o.Rates, now: s.now, log: s.log,
 		guards: map[source]*guard{}, defaults: map[string]string{}}
+	s.rollouts.connect(s)
 	s.routes(promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{EnableOpenMetrics: o.Tracer != nil}))
 	if o.Build != nil {
 		s.open.Handle("/build", unlessDraining(s.inFlight, o.Build))
@@ -248,6 +251,8 @@ func (s *Server) routes(prometheus http.Handler) {
 	s.system.Handle("/system/function/"+nameExpression, s.route(byMethod{http.MethodGet: s.describe}))
 	s.system.Handle("/system/variants/"+nameExpression, s.route(byMethod{http.MethodGet: variantRoutes{s}.list}))
 	s.system.Handle("/system/scale-function/"+nameExpression, s.route(byMethod{http.MethodPost: s.scale}))
+	rolls := rolloutRoutes{&s.rollouts, s.changes}
+	s.system.Handle("/system/rollout/"+nameExpression, s.route(byMethod{http.MethodGet: rolls.show, http.MethodPost: rolls.change}))
 	s.system.Handle("/system/info", s.route(byMethod{http.MethodGet: gatewayRoutes{s}.info}))
 	s.system.Handle("/system/alert", s.route(byMethod{http.MethodPost: gatewayRoutes{s}.alert}))
 	s.system.Handle("/system/telemetry", s.route(byMethod{http.MethodGet: s.telemetry}))

@@ -234,6 +234,9 @@ func (w *watchedFunction) holds() cluster.Resources {
 	return sum.Resources
 }
 
+// recent is how many seconds show whether misses go on.
+const recent = 10
+
 // situation is what the rules for sentences need.
 func (w *watchedFunction) situation(minute history.Summary) history.Situation {
 	in := &w.d.Inference
@@ -248,6 +251,7 @@ func (w *watchedFunction) situation(minute history.Summary) history.Situation {
 	} else if !math.IsNaN(minute.P99) {
 		s.Seen = time.Duration(minute.P99 * float64(time.Millisecond))
 	}
+	s.Recent = w.series.Since(max(w.at-recent, w.changedAt))
 	var seen, planned float64
 	for i := range w.state.Instances {
 		switch x := &w.state.Instances[i]; x.shown() {

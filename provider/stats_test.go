@@ -467,7 +467,7 @@ func heap() int64 {
 func TestRemedyOfThePlanner(t *testing.T) {
 	r, c, at := watched(t, nil)
 	r.deploy(t, nil)
-	c.finds, c.from = WhatIf{Carries: 500}, 90*time.Millisecond
+	c.finds, c.from = WhatIf{Carries: 600}, 90*time.Millisecond
 	r.watcher.tick(*at)
 	*at = at.Add(2 * unwatched * time.Second)
 	r.answers(c, 76, 24)
@@ -486,7 +486,7 @@ func TestRemedyOfThePlanner(t *testing.T) {
 	if f := r.stats(t, "").Functions[0]; c.plans != 2 || f.Remedy == nil || f.Remedy.SLO != 100 || f.Remedy.Label != "Allow 100 ms" {
 		t.Errorf("%d plans, remedy %+v", c.plans, f.Remedy)
 	}
-	c.from = time.Hour
+	c.finds.Carries = 500 // That is hardly more than the load.
 	for range roomPause { // What was shown stays for a while.
 		r.watcher.findRoom(t.Context())
 		*at = at.Add(time.Second)
@@ -495,6 +495,26 @@ func TestRemedyOfThePlanner(t *testing.T) {
 	}
 	if f := r.stats(t, "").Functions[0]; f.Remedy == nil || f.Remedy.SLO != 0 {
 		t.Errorf("no objective helps, and the remedy is %+v", f.Remedy)
+	}
+}
+
+// Where no config meets the objective, the remedy is one with which the nodes carry the load.
+func TestRemedyOfTooShortAnObjective(t *testing.T) {
+	r, c, at := watched(t, nil)
+	r.deploy(t, nil)
+	name := FullName("mnist", DefaultNamespace)
+	shown := c.shows[name]
+	shown.Lack, shown.Least = LackSpeed, 100*time.Millisecond
+	c.shows[name] = shown
+	c.finds, c.from = WhatIf{Carries: 600}, 180*time.Millisecond
+	r.watcher.tick(*at)
+	r.stats(t, "")
+	*at = at.Add(2 * roomPause * time.Second)
+	r.answers(c, 76, 24)
+	r.watcher.tick(*at)
+	r.watcher.findRoom(t.Context())
+	if f := r.stats(t, "").Functions[0]; f.Remedy == nil || f.Remedy.SLO != 200 {
+		t.Errorf("%d plans, remedy %+v", c.plans, f.Remedy)
 	}
 }
 

@@ -35,6 +35,9 @@ func (s *Server) deploy(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if err := validateName(d, in); err != nil {
+		return err
+	}
 	a.name = d.Service
 	// A stored function must be back first: its number of instances outlives the deployment.
 	if err := s.arriving.wait(r.Context(), a.full(), changePatience); err != nil {
@@ -57,6 +60,13 @@ func (s *Server) deploy(w http.ResponseWriter, r *http.Request) error {
 	if err := unchanged(r.Header, before, d.Service); err != nil {
 		return err
 	}
+	if becomesCandidate(before, d, in) {
+		if err := s.rollouts.deployCandidate(r.Context(), before, d, in); err != nil {
+			return s.events.rejected(r.Context(), s.now(), a, d, err)
+		}
+		w.WriteHeader(http.StatusAccepted)
+		return nil
+	}
 	f, err := s.revise(before, d, in)
 	if err != nil {
 		return err
@@ -68,15 +78,22 @@ func (s *Server) deploy(w http.ResponseWriter, r *http.Request) error {
 		s.log.Warn().Err(unread).Str("function", f.Name).Msg("the image's annotations could not be read")
 	}
 	if err := s.replaceFunction(r.Context(), before, f); err != nil {
-		if r.Context().Err() == nil {
-			s.events.log.Add(s.now(), f.Name, decisions.Reject, decisions.Fields{Image: d.Image, Error: web.Conceal(err.Error())})
-		}
-		return err
+		return s.events.rejected(r.Context(), s.now(), a, d, err)
 	}
 	s.log.Info().Str("function", f.Name).Str("image", d.Image).Uint64("revision", f.Revision).Msg("deployed")
-	s.events.decidedDeployment(s, before, f)
+	s.events.decidedDeployment(s.now(), before, f)
+	s.rollouts.revisions.remember(functionOf(before), f, "deployed")
+	s.rollouts.endRollout(r.Context(), a, fmt.Sprintf("revision %d was deployed without a gradual rollout", f.Revision))
 	w.WriteHeader(http.StatusAccepted)
 	return nil
+}
+
+// functionOf returns the function of d, nil for nil.
+func functionOf(d *deployed) *Function {
+	if d == nil {
+		return nil
+	}
+	return d.Function
 }
 
 // conditional reports whether a deployment depends on the function that it replaces.
@@ -182,6 +199,8 @@ func (s *Server) remove(w http.ResponseWriter, r *http.Request) error {
 	if err := s.removeFunction(r.Context(), a); err != nil {
 		return err
 	}
+	s.rollouts.endRollout(r.Context(), a, "its function was removed")
+	s.rollouts.revisions.forget(a)
 	w.WriteHeader(http.StatusAccepted)
 	return nil
 }

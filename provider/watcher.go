@@ -48,6 +48,11 @@ type watcher struct {
 	decided uint64
 	// askedAt is the second in which somebody last asked for statistics.
 	askedAt int64
+	// restored are the histories of an earlier run, of functions that are not back yet. unsaved: requests came since
+	// they were last saved, with the decisions up to savedDecision.
+	restored      restoredHistories
+	unsaved       bool
+	savedDecision uint64
 }
 
 // watchedFunction is a function as the watcher knows it.
@@ -148,7 +153,9 @@ func (w *watcher) sample(at int64, d *deployed) *watchedFunction {
 		f = &watchedFunction{d: d}
 		f.reading.Read(d.metrics, d.Inference.IsInference)
 		none := history.Sample{Latency: make([]uint64, len(f.reading.Latency)), Batches: make([]uint64, len(f.reading.Batches))}
-		f.series = history.New(at-1, latencyBounds, none)
+		if f.series = w.restored.take(at, d, none); f.series == nil {
+			f.series = history.New(at-1, latencyBounds, none)
+		}
 		w.functions[d.Name] = f
 	}
 	if f.at = at; f.d.Revision != d.Revision || f.d.Inference.SLO != d.Inference.SLO || f.d.Inference.Percentile != d.Inference.Percentile {
@@ -165,7 +172,7 @@ func (w *watcher) sample(at int64, d *deployed) *watchedFunction {
 	f.series.Add(at, f.sampleOf())
 	f.remember()
 	came := f.series.LastMinute() != history.Counts{}
-	f.stale, f.came = f.stale || came || f.came, came
+	f.stale, f.came, w.unsaved = f.stale || came || f.came, came, w.unsaved || came
 	return f
 }
 

@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"strings"
@@ -284,11 +285,68 @@ func TestPredictedAgainstSeen(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	busy.Planned, less.Planned = 10*time.Millisecond, 10*time.Millisecond
-	f := watchedFunction{d: &deployed{Function: &Function{}}, state: Watched{Instances: []WatchedInstance{busy, less, none}}}
+	f := watchedFunction{d: &deployed{Function: &Function{}}, series: history.New(0, latencyBounds, history.Sample{}), state: Watched{Instances: []WatchedInstance{busy, less, none}}}
 	if s := f.situation(history.Summary{}); s.Slower != 1.6 {
 		t.Errorf("executions take %g times as long as planned, want 1.6", s.Slower)
 	}
 	if got := predicted([]WatchedInstance{none}); got[0].MeanBatch != 8 || got[0].Predicted != 40 || got[0].Seen != nil {
 		t.Errorf("without executions %+v", got)
+	}
+}
+
+// A restart of the provider keeps the last hour and the decisions.
+func TestHistoryOverARestart(t *testing.T) {
+	log := decisions.NewLog()
+	r, c, at := watched(t, func(o *Options) { o.Decisions = log })
+	r.deploy(t, nil)
+	r.watcher.tick(*at)
+	r.answers(c, 76, 24)
+	*at = at.Add(time.Second)
+	r.watcher.tick(*at)
+	log.Add(now, "other.openfaas-fn", decisions.Delete, decisions.Fields{})
+	text := HistoryOf(r.Server).Save()
+	if text == nil || HistoryOf(r.Server).Save() != nil {
+		t.Fatalf("the first text has %d bytes, and the same was saved again", len(text))
+	}
+	_, next := log.Since(0, "", "", 0)
+
+	restarted := func(edit func(d *types.FunctionDeployment), later time.Duration, text []byte) statsWindow {
+		t.Helper()
+		again, _, clock := watched(t, func(o *Options) { log = decisions.NewLog(); o.Decisions = log })
+		if err := HistoryOf(again.Server).Restore(text); err != nil {
+			t.Fatal(err)
+		}
+		*clock = now
+		again.deploy(t, edit)
+		*clock = at.Add(later)
+		return again.stats(t, "").Functions[0].Hour
+	}
+	if hour := restarted(nil, 5*time.Second, text); hour.Arrived != 100 || hour.Refused+hour.Late+hour.Failed != 24 {
+		t.Errorf("after a restart the hour is %+v", hour)
+	}
+	if found, _ := log.Since(0, "", "other", 0); len(found) != 1 || found[0].ID != next || found[0].Kind != decisions.Delete {
+		t.Errorf("after a restart the decisions about another function are %+v", found)
+	}
+	if found, _ := log.Since(next, "", "", 0); len(found) == 0 {
+		t.Error("a page that knows the decisions before the restart gets none of those after it")
+	}
+	if hour := restarted(nil, 2*time.Hour, text); hour.Arrived != 0 {
+		t.Errorf("two hours later the hour is %+v", hour)
+	}
+	if hour := restarted(nil, -time.Hour, text); hour.Arrived != 0 {
+		t.Errorf("with a clock that was set back the hour is %+v", hour)
+	}
+	if hour := restarted(nil, time.Second, bytes.ReplaceAll(text, []byte(`"created":`), []byte(`"created":1`))); hour.Arrived != 0 {
+		t.Errorf("another function with the name has the hour %+v", hour)
+	}
+	again, _, _ := watched(t, func(o *Options) { o.Decisions = decisions.NewLog() })
+	if err := HistoryOf(again.Server).Restore(text); err != nil {
+		t.Fatal(err)
+	}
+	if hour := restarted(nil, time.Second, HistoryOf(again.Server).Save()); hour.Arrived != 100 {
+		t.Errorf("after two restarts, before its function was back, the hour is %+v", hour)
+	}
+	if err := HistoryOf(r.Server).Restore(text[:len(text)/2]); err == nil {
+		t.Error("half of a text is no error")
 	}
 }

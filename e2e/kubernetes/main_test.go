@@ -17,6 +17,9 @@ const preparedVariable = "FAAS_INFER_KUBERNETES_PREPARED"
 // faasCLIVariable has the path of the stock faas-cli.
 const faasCLIVariable = "FAAS_INFER_KUBERNETES_FAAS_CLI"
 
+// earlier are the linker's flags for a provider that names another commit.
+const earlier = "-X github.com/faas-infer/faas-infer/command/report.Commit=earlier"
+
 // gatewayVariable has the path of the stock gateway.
 const gatewayVariable = "FAAS_INFER_KUBERNETES_GATEWAY"
 
@@ -79,9 +82,11 @@ func prepare() (string, error) {
 		{"../../scripts/kubernetes.sh"},
 		{"../../scripts/metrics-server.sh"},
 		{"../../scripts/services.sh"},
+		{"../../scripts/helm.sh"},
 		{"../../scripts/python.sh", "python"},
 		{"go", "build", "-trimpath", "-o", filepath.Join(dir, "faas-infer"), "../.."},
 		{"go", "build", "-trimpath", "-o", filepath.Join(dir, "faas-infer-kubernetes"), "../../command/kubernetes/program"},
+		{"go", "build", "-trimpath", "-ldflags", earlier, "-o", filepath.Join(dir, "faas-infer-kubernetes-earlier"), "../../command/kubernetes/program"},
 		{"env", "CGO_ENABLED=0", "go", "build", "-trimpath", "-o", filepath.Join(dir, "nats-server"), "github.com/nats-io/nats-server/v2"},
 		{"go", "test", "-c", "-o", filepath.Join(dir, "e2e.test"), ".."},
 		{filepath.Join(dir, "faas-infer-kubernetes"), "image", "base", "--shell", "--python", "--tar", filepath.Join(dir, "base.tar")},

@@ -29,7 +29,17 @@ command prints a table, or one object with --json.`,
   faas-infer-lab bench async --messages 10000 --kills 2`,
 		Args: cobra.NoArgs,
 	}
-	c.AddCommand(newDataplaneCommand(), newFrontdoorCommand(), newThroughputCommand(), newColdstartCommand(), newSharingCommand(), newMemoryCommand(), newFunctionsCommand(), newConsoleCommand(), newRestartCommand(), newAsyncBenchCommand(), newBatchModelCommand(), newFaultsCommand(), newKeepCommand(), newTakeMemoryCommand(), newFrontCommand(), newSpinCommand(), newPythonBenchCommand(), newPeersCommand(), newAttainmentCommand(), newFleetCommand(), newGPUBenchCommand(), newGPUWorkerCommand(), newGPUServedCommand(), newGPUTrialCommand(), newGPUInstanceCommand(), newVariantsBenchCommand(), newInt8Command(), newInterferenceCommand(), newSeizeCommand(), newSwitchCommand(), newPartitionBenchCommand(), newShadowBenchCommand(), newStrangersCommand())
+	c.AddCommand(
+		newDataplaneCommand(), newFrontdoorCommand(), newThroughputCommand(), newColdstartCommand(),
+		newSharingCommand(), newMemoryCommand(), newFunctionsCommand(), newConsoleCommand(),
+		newRestartCommand(), newRolloutBenchCommand(), newAsyncBenchCommand(), newBatchModelCommand(),
+		newFaultsCommand(), newKeepCommand(), newTakeMemoryCommand(), newFrontCommand(),
+		newSpinCommand(), newPythonBenchCommand(), newPeersCommand(), newAttainmentCommand(),
+		newFleetCommand(), newGPUBenchCommand(), newGPUWorkerCommand(), newGPUServedCommand(),
+		newGPUTrialCommand(), newGPUInstanceCommand(), newVariantsBenchCommand(), newInt8Command(),
+		newInterferenceCommand(), newSeizeCommand(), newSwitchCommand(), newPartitionBenchCommand(),
+		newShadowBenchCommand(), newStrangersCommand(), newKnativeCommand(),
+	)
 	return c
 }
 

@@ -91,6 +91,16 @@ const (
 	// InferRate is the maximum rate of requests, for [access.ParseRate]: of each caller if the function
 	// has keys, otherwise of all together. It fits every function.
 	InferRate = "com.openfaas.infer.rate"
+	// InferCanary says how a later revision takes over: the percentages of the requests that it gets one after the other,
+	// rising, such as "10" or "5,25,50"; or "header" for those requests alone that ask for it. It fits every function.
+	// InferCanaryMirror is the percentage of the requests that the later revision answers as well, for a comparison of the
+	// answers. InferCanaryDifferent is the percentage of these that may differ, InferCanaryMargin by how many points more
+	// of the requests may fail or miss the objective, and InferCanaryTimeout how long its first instance may take.
+	InferCanary          = "com.openfaas.infer.canary"
+	InferCanaryMirror    = "com.openfaas.infer.canary-mirror"
+	InferCanaryDifferent = "com.openfaas.infer.canary-different"
+	InferCanaryMargin    = "com.openfaas.infer.canary-margin"
+	InferCanaryTimeout   = "com.openfaas.infer.canary-timeout"
 	// InferDevice says on what the model may run: "auto", the default, for the CPU or a GPU,
 	// whichever is cheaper; "cuda" for an NVIDIA GPU only; or "cpu".
 	InferDevice = "com.openfaas.infer.device"
@@ -135,6 +145,9 @@ const (
 	// does not scale an ordinary function, as in OpenFaaS.
 	ScaleFactor = "com.openfaas.scale.factor"
 )
+
+// SetObjective makes annotations those of an inference function with this latency, as SLOLatency has it.
+func SetObjective(annotations map[string]string, latency string) { annotations[SLOLatency] = latency }
 
 // ShadowAuto is the value of InferShadow beside "off".
 const ShadowAuto = "auto"
@@ -192,8 +205,9 @@ const (
 // knownKeys lists the core's keys of the two prefixes under which an unknown key is refused. Such a
 // key is a misspelling that would change nothing. Papers add theirs with [Register].
 var knownKeys = map[string][]string{
-	"com.openfaas.slo.":   {SLOLatency, SLOLatencyMin, SLOPercentile},
-	"com.openfaas.infer.": {InferAccess, InferDevice, InferHedge, InferImage, InferKeepAlive, InferMaxBatch, InferMaxShapes, InferModel, InferPartition, InferPartitionInstances, InferPolicy, InferRate, InferShadow, InferShapes, InferWeight},
+	"com.openfaas.slo.": {SLOLatency, SLOLatencyMin, SLOPercentile},
+	"com.openfaas.infer.": {InferAccess, InferCanary, InferCanaryDifferent, InferCanaryMargin, InferCanaryMirror, InferCanaryTimeout,
+		InferDevice, InferHedge, InferImage, InferKeepAlive, InferMaxBatch, InferMaxShapes, InferModel, InferPartition, InferPartitionInstances, InferPolicy, InferRate, InferShadow, InferShapes, InferWeight},
 }
 
 // scaleKeys lists the keys of scaling. Other keys below com.openfaas.scale. belong to other
@@ -258,6 +272,8 @@ type Inference struct {
 	// Access is InferAccess, "" for none. Rate is InferRate, the zero value for none.
 	Access string
 	Rate   access.Rate
+	// Canary is how a later revision takes over.
+	Canary Canary
 	// Stated has the values of keys that papers add ([Register]).
 	Stated Stated
 	// Limits and Requests are the deployment's resources per instance. A resource that
@@ -483,6 +499,8 @@ func (in *Inference) set(key, value string) (err error) {
 		in.Rate, err = requestRate(key, value)
 	case InferKeepAlive:
 		in.KeepAlive, err = duration(key, value, LongestKeepAlive, "5m")
+	case InferCanary, InferCanaryMirror, InferCanaryDifferent, InferCanaryMargin, InferCanaryTimeout:
+		err = in.Canary.set(key, value)
 	default:
 		err = in.setScale(key, value)
 	}

@@ -59,6 +59,9 @@ func (in *Inference) complete(d types.FunctionDeployment, values map[string]stri
 	if err := in.requireSLO(values); err != nil {
 		return err
 	}
+	if err := in.Canary.complete(values, in.IsInference); err != nil {
+		return err
+	}
 	if in.IsInference && in.Limits.CPU > 0 && in.Limits.CPU < LeastCPU {
 		return &Error{Key: "limits.cpu", Value: d.Limits.CPU, Why: fmt.Sprintf("it must be at least %dm for a model", LeastCPU), Example: "250m"}
 	}
@@ -120,7 +123,7 @@ func (in *Inference) requireSLO(values map[string]string) error {
 		return nil
 	}
 	for _, key := range slices.Sorted(maps.Keys(values)) {
-		if !slices.Contains(scaleKeys, key) && !OfCallers(key) {
+		if !slices.Contains(scaleKeys, key) && !OfCallers(key) && !CanarySettings(key) {
 			return &Error{Key: SLOLatency, Example: "200ms", Why: fmt.Sprintf("%s needs it; add the annotation with the longest time from a request's arrival to its answer", key)}
 		}
 	}

@@ -3,6 +3,7 @@ package build
 import (
 	"archive/tar"
 	"archive/zip"
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/sha256"
@@ -10,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -71,6 +73,21 @@ func zipOf(t *testing.T, files ...string) []byte {
 		t.Fatal(err)
 	}
 	return b.Bytes()
+}
+
+// damagedZip is an archive with a bundle that was stored as it is, of which a byte has changed since.
+func damagedZip(t *testing.T) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	z := zip.NewWriter(&b)
+	w, err := z.CreateHeader(&zip.FileHeader{Name: "bundle.yaml", Method: zip.Store})
+	if err == nil {
+		_, err = io.WriteString(w, dropProgram)
+	}
+	if err := errors.Join(err, z.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return bytes.Replace(b.Bytes(), []byte("cat"), []byte("cut"), 1)
 }
 
 func tarOf(t *testing.T, files ...string) []byte {
@@ -197,6 +214,7 @@ func TestRefusedUploads(t *testing.T) {
 		{"an entry that leads out of a tar", "name=a", tarOf(t, "bundle.yaml", dropProgram, "/evil", "x"), 400, "leads out"},
 		{"a link that leads out", "name=a", tarOf(t, "bundle.yaml", dropProgram, "evil", "→/etc/passwd"), 400, "out of the bundle"},
 		{"a bomb", "name=a", zipOf(t, "bundle.yaml", dropProgram, "zeros", strings.Repeat("\x00", 3<<20)), 400, "larger than the builder's limit"},
+		{"a damaged entry", "name=a", damagedZip(t), 400, "checksum"},
 		{"many files", "name=a", zipOf(t, append(many, "bundle.yaml", dropProgram)...), 400, "too many"},
 		{"a large file", "name=a", make([]byte, 5<<20), 413, "--max-build"},
 	} {
@@ -213,6 +231,27 @@ func TestRefusedUploads(t *testing.T) {
 	}
 	if held := h.stored.Held(); held != 0 {
 		t.Errorf("%d bytes are held", held)
+	}
+}
+
+// A refusal is answered at once, and the connection is closed instead of waiting for the rest of the body.
+func TestRefusedUploadClosesTheConnection(t *testing.T) {
+	h := uploading(t, Options{})
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _ = h.Upload(w, r) }))
+	defer s.Close()
+	c, err := net.Dial("tcp", strings.TrimPrefix(s.URL, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	fmt.Fprintf(c, "POST /?name=%%3Cb%%3E HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\nbegin", 1<<29)
+	response, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != 400 || !response.Close {
+		t.Errorf("%s, closes: %v", response.Status, response.Close)
 	}
 }
 

@@ -39,6 +39,8 @@ const (
 	Healthy   Kind = "healthy"
 	// Revision is the hand-over of requests from one revision to the next.
 	Revision Kind = "revision"
+	// Rollout is a step of a gradual rollout, or its end.
+	Rollout Kind = "rollout"
 	// Problem came, Solved went.
 	Problem Kind = "problem"
 	Solved  Kind = "solved"
@@ -56,7 +58,7 @@ const (
 // Kinds lists all kinds.
 func Kinds() []Kind {
 	return []Kind{
-		Start, Stop, Resize, Park, Unpark, Pair, Steer, Correct, Learn, Relieve, Replace, Exit, Unhealthy, Healthy, Revision, Problem, Solved,
+		Start, Stop, Resize, Park, Unpark, Pair, Steer, Correct, Learn, Relieve, Replace, Exit, Unhealthy, Healthy, Revision, Rollout, Problem, Solved,
 		Deploy, Update, Delete, Scale, Reject, Node,
 	}
 }

@@ -87,6 +87,25 @@ func (l *Log) Merge(run string, found []Decision) {
 	}
 }
 
+// Restore adds the decisions of an earlier run of the provider, oldest first, to a log that has none yet. They keep
+// their IDs, so that a page which knows them asks for those that follow.
+func (l *Log) Restore(found []Decision) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.last > 0 {
+		return
+	}
+	for _, d := range found {
+		if d.ID > l.last {
+			l.last = d.ID - 1
+			l.push(fullName(&d), &d)
+		}
+	}
+}
+
 // push adds an entry under the next ID.
 func (l *Log) push(function string, d *Decision) {
 	l.last++

@@ -39,7 +39,7 @@ func Sentence(kind Kind, f Fields) string {
 			text += " of " + f.Variant
 		}
 		if f.Ratio > 0 && math.Abs(f.Ratio-1) >= 0.005 { // Otherwise it reads as 1 times as long.
-			text += fmt.Sprintf(", because batches take %.3g times as long as predicted", f.Ratio)
+			text += fmt.Sprintf(", because full batches take up to %.3g times as long as predicted", f.Ratio)
 		}
 	case Learn:
 		text = "Learnt the sizes of the model's inputs from a request: " + f.Detail
@@ -61,6 +61,8 @@ func Sentence(kind Kind, f Fields) string {
 		if f.Carries > 0 {
 			text += ", because its instances carry " + perSecond(f.Carries)
 		}
+	case Rollout:
+		text = "Rollout: " + f.Detail
 	case Problem:
 		text = "Problem: " + f.Detail
 	case Solved:

@@ -48,7 +48,9 @@ type Situation struct {
 	// what the client has to change, 0 for several. Seen is the time that few answers exceed, 0 if that is not known.
 	Minute    Counts
 	WrongCode int
-	Seen      time.Duration
+	// Recent is what was answered in the last seconds: a part of Minute that says whether the misses go on.
+	Recent Counts
+	Seen   time.Duration
 	// Cold: at some time in the minute no instance was ready.
 	Cold bool
 	// Worst is the situation in the second of the minute with the most misses, nil if that is not known.
@@ -224,7 +226,7 @@ func (s *Situation) decisive() *Situation {
 		return s
 	}
 	switch now, then := s.kind(), s.Worst.kind(); {
-	case then == unknown || now == unready:
+	case then == unknown || now == unready || now == unknown && s.goesOn():
 		return s
 	case now == crowded && (then != crowded || s.lack(present) != "" || s.Lack == s.Worst.Lack):
 		return s
@@ -281,10 +283,32 @@ func (s *Situation) reason(t tense) string {
 	case problem:
 		return sentence(s.Problem)
 	}
-	if s.Load > 0 && s.Carries > 0 {
+	switch {
+	case s.goesOn():
+		return lately + ", and still now: " + s.exceeded()
+	case s.Load > 0 && s.Carries > 0:
 		return lately + "; now " + s.figures(present)
 	}
 	return ""
+}
+
+// goesOn reports whether requests still miss the objective, although the instances seem to carry the load.
+func (s *Situation) goesOn() bool {
+	bad := s.Recent.Answered() - s.Recent.InTime
+	allowed := 1 - s.percentile()/100
+	return s.Load > 0 && s.Carries > s.Load && bad > 0 && float64(bad) > allowed*float64(s.Recent.Answered())
+}
+
+// exceeded says that instances carry less than was calculated, and why there are not more of them.
+func (s *Situation) exceeded() string {
+	text := fmt.Sprintf("instances should carry %s/s, but miss at a load of %s/s", Rate(s.Carries), Rate(s.Load))
+	if lack := s.lack(present); lack != "" {
+		text += ", and " + lack
+		if s.Lack == NoRoom {
+			text += " for more"
+		}
+	}
+	return text
 }
 
 // lately begins a reason that is not known.
@@ -347,10 +371,10 @@ func (s *Situation) starting(t tense) string {
 // remedy is the one thing that would help.
 func (s *Situation) remedy() *Remedy {
 	w := s.decisive()
-	short := w.kind() == unready || w.kind() == crowded
+	short := w.kind() == unready || w.kind() == crowded || w == s && s.kind() == unknown && s.goesOn()
 	switch {
 	case s.short() && s.Least > 0:
-		slo := s.ample()
+		slo := max(s.ample(), s.Roomy)
 		return &Remedy{Label: "Allow " + Milliseconds(slo), Objective: slo}
 	case short && w.Lack == AtLimit && s.Max > 0:
 		n := s.Max + 1

@@ -53,6 +53,18 @@ func TestJudge(t *testing.T) {
 			s.Minute, s.Roomy, s.Worst = refused, 400*ms, &Situation{Objective: 200 * ms, Load: 480, Carries: 90, Instances: 2, Ready: 2, Lack: NoRoom}
 		}), Misses, "24 % refused: load was 480/s, instances carried 90/s, no node had room; now load 100/s, instances carry 150/s",
 			Remedy{"Allow 400 ms", 400 * ms, 0}},
+		"misses go on": {with(func(s *Situation) {
+			s.Minute, s.Recent, s.Load, s.Carries = refused, Counts{Arrived: 100, InTime: 95, Refused: 5}, 303, 3452
+		}), Misses, "24 % refused in the last minute, and still now: instances should carry 3452/s, but miss at a load of 303/s",
+			Remedy{Label: showWhy}},
+		"misses go on after a lack of room": {with(func(s *Situation) {
+			s.Minute, s.Recent, s.Load, s.Carries, s.Lack, s.Roomy = refused, Counts{Arrived: 100, InTime: 95, Refused: 5}, 303, 3452, NoRoom, 400*ms
+			s.Worst = &Situation{Objective: 200 * ms, Load: 480, Carries: 90, Instances: 2, Ready: 2, Lack: NoRoom}
+		}), Misses, "24 % refused in the last minute, and still now: instances should carry 3452/s, but miss at a load of 303/s, " +
+			"and no node has room for more", Remedy{"Allow 400 ms", 400 * ms, 0}},
+		"misses are over": {with(func(s *Situation) {
+			s.Minute, s.Recent, s.Load, s.Carries, s.Lack = refused, Counts{Arrived: 1000, InTime: 999, Late: 1}, 303, 3452, NoRoom
+		}), Misses, "24 % refused in the last minute; now load 303/s, instances carry 3452/s", Remedy{Label: showWhy}},
 		"no room then and now": {with(func(s *Situation) {
 			s.Minute, s.Load, s.Lack, s.Worst = refused, 160, NoRoom, &Situation{Objective: 200 * ms, Load: 480, Carries: 90, Instances: 2, Ready: 2, Lack: NoRoom}
 		}), Misses, "24 % refused: load 160/s, instances carry 150/s, no node has room", Remedy{Label: showWhy}},
@@ -86,6 +98,9 @@ func TestJudge(t *testing.T) {
 		"too short an objective": {with(func(s *Situation) {
 			s.Minute, s.Objective, s.Least, s.Lack = Counts{Arrived: 100, Late: 100}, 100*ms, 183*ms, TooSlow
 		}), Misses, "100 % late: the objective is 100 ms, and the shortest that the model can keep is 190 ms", Remedy{"Allow 250 ms", 250 * ms, 0}},
+		"too short, and the load needs a longer one": {with(func(s *Situation) {
+			s.Minute, s.Objective, s.Least, s.Lack, s.Roomy = Counts{Arrived: 100, Late: 100}, 100*ms, 183*ms, TooSlow, 360*ms
+		}), Misses, "100 % late: the objective is 100 ms, and the shortest that the model can keep is 190 ms", Remedy{"Allow 360 ms", 360 * ms, 0}},
 		"too short, seen to be shorter still": {with(func(s *Situation) {
 			s.Minute, s.Objective, s.Least, s.Lack, s.Seen = Counts{Arrived: 100, Late: 100}, 4*ms, 4501925, TooSlow, 9*ms
 		}), Misses, "100 % late: the objective is 4 ms, and the shortest that the model can keep is 4.6 ms", Remedy{"Allow 10 ms", 10 * ms, 0}},

@@ -14,6 +14,7 @@ import (
 	"github.com/faas-infer/faas-infer/profiler/correction"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/provider/history"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 	"github.com/faas-infer/faas-infer/scaling/placing"
 )
@@ -199,7 +200,7 @@ func (r Rules) Plan(f *provider.Function, p *profiler.Profile, times *correction
 		cause = fmt.Sprintf("requests have up to %d %s, for which the model takes longer than for the %d that it was deployed for", length, unit, p.BySize.Length)
 	}
 	out.Slow = fmt.Sprintf("%s, and no config meets the objective now: the fastest, %v, takes %v; set %s to %v or more, raise limits.cpu, or deploy a smaller model",
-		cause, fastest.Config, fastest.Exec.Round(time.Millisecond/10), annotation.SLOLatency, (fastest.Exec * 5 / 4).Round(min(time.Millisecond, max(time.Microsecond, fastest.Exec/20))))
+		cause, fastest.Config, history.Round(fastest.Exec), annotation.SLOLatency, history.Round(fastest.Exec*5/4))
 	out.Scale = r.fitting(f, fastest.Exec)
 	for i := range out.Candidates {
 		out.Candidates[i].Exec = scaled(out.Candidates[i].Exec, out.Scale)
@@ -300,7 +301,7 @@ func (r Rules) Hopeless(f *provider.Function, candidates []capacity.Candidate) *
 		why = found.Explain(f.Inference.SLO)
 	} else if len(candidates) > 0 {
 		fastest := capacity.Fastest(candidates)
-		why += fmt.Sprintf(": the fastest, %v, takes %v", fastest.Config, fastest.Exec)
+		why += fmt.Sprintf(": the fastest, %v, takes %v", fastest.Config, history.Round(fastest.Exec))
 	}
 	return &annotation.Error{Key: annotation.SLOLatency, Value: f.Inference.SLO.String(), Why: why}
 }

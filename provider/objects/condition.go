@@ -22,7 +22,7 @@ type outcome struct {
 // statusOf returns the new status of a function's object. served says that some
 // deployment of the function runs, or would with the next request. Conditions keep the
 // time of their last change.
-func statusOf(f *v1alpha1.Function, came outcome, runs provider.Status, served bool, problem string, now metav1.Time) v1alpha1.FunctionStatus {
+func statusOf(f *v1alpha1.Function, came outcome, runs provider.Status, served bool, problem string, rolled provider.RolloutSummary, now metav1.Time) v1alpha1.FunctionStatus {
 	s := v1alpha1.FunctionStatus{ObservedGeneration: came.Generation,
 		Replicas: int64(runs.Replicas), AvailableReplicas: int64(runs.AvailableReplicas), Selector: v1alpha1.PodSelector(f.Name), Conditions: slices.Clone(f.Status.Conditions), Deployed: f.Status.Deployed}
 	accepted := metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: came.Reason,
@@ -41,7 +41,31 @@ func statusOf(f *v1alpha1.Function, came outcome, runs provider.Status, served b
 	ready.ObservedGeneration, ready.LastTransitionTime = came.Generation, now
 	meta.SetStatusCondition(&s.Conditions, accepted)
 	meta.SetStatusCondition(&s.Conditions, ready)
+	for _, c := range []metav1.Condition{progressing(rolled), degraded(ready, rolled)} {
+		c.ObservedGeneration, c.LastTransitionTime = came.Generation, now
+		meta.SetStatusCondition(&s.Conditions, c)
+	}
 	return s
+}
+
+// progressing returns the condition Progressing without generation and time.
+func progressing(rolled provider.RolloutSummary) metav1.Condition {
+	if rolled.Progress == "" {
+		return metav1.Condition{Type: v1alpha1.ConditionProgressing, Status: metav1.ConditionFalse, Reason: "NoRollout"}
+	}
+	return metav1.Condition{Type: v1alpha1.ConditionProgressing, Status: metav1.ConditionTrue, Reason: "RollingOut", Message: oneLine(rolled.Progress)}
+}
+
+// degraded returns the condition Degraded without generation and time.
+func degraded(ready metav1.Condition, rolled provider.RolloutSummary) metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionDegraded, Status: metav1.ConditionFalse, Reason: "AsDeployed"}
+	switch {
+	case ready.Status == metav1.ConditionFalse && ready.Reason != "InstancesMissing":
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, ready.Reason, ready.Message
+	case rolled.Failed != "" && rolled.Progress == "":
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, "RolledBack", oneLine(rolled.Failed)
+	}
+	return c
 }
 
 // ready returns the condition Ready without generation and time.

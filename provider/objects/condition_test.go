@@ -36,24 +36,38 @@ func TestConditions(t *testing.T) {
 	} {
 		f := &v1alpha1.Function{}
 		served := name != "nonsense"
-		s := statusOf(f, c.came, c.runs, served, c.problem, noon)
+		s := statusOf(f, c.came, c.runs, served, c.problem, provider.RolloutSummary{}, noon)
 		accepted, ready := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionAccepted), meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionReady)
 		if accepted.Status != c.accepted || ready.Status != c.ready || ready.Reason != c.reason || !strings.Contains(ready.Message, c.message) || s.ObservedGeneration != 3 {
 			t.Errorf("%s: %+v", name, s)
 		}
 		// Looked at again with nothing new, it is the same, so that nothing is written.
 		f.Status = s
-		if again := statusOf(f, c.came, c.runs, served, c.problem, metav1.NewTime(noon.Add(time.Hour))); !equality.Semantic.DeepEqual(again, s) {
+		if again := statusOf(f, c.came, c.runs, served, c.problem, provider.RolloutSummary{}, metav1.NewTime(noon.Add(time.Hour))); !equality.Semantic.DeepEqual(again, s) {
 			t.Errorf("%s: %+v became %+v", name, s, again)
 		}
 	}
 }
 
 func TestMessagesAreShort(t *testing.T) {
-	s := statusOf(&v1alpha1.Function{}, outcome{Reason: "Refused", Why: strings.Repeat("long\n", 10000)}, provider.Status{}, true, "", noon)
+	s := statusOf(&v1alpha1.Function{}, outcome{Reason: "Refused", Why: strings.Repeat("long\n", 10000)}, provider.Status{}, true, "", provider.RolloutSummary{Failed: strings.Repeat("long\n", 10000)}, noon)
 	for _, c := range s.Conditions {
 		if len(c.Message) > 1100 || strings.Contains(c.Message, "\n") {
 			t.Errorf("%d bytes", len(c.Message))
+		}
+	}
+}
+
+func TestRolloutConditions(t *testing.T) {
+	for want, rolled := range map[string]provider.RolloutSummary{
+		"False NoRollout, False AsDeployed": {},
+		"True RollingOut, False AsDeployed": {Progress: "revision 2 gets 5 %", Failed: "revision 1 was rolled back"},
+		"False NoRollout, True RolledBack":  {Failed: "revision 2 was rolled back"},
+	} {
+		s := statusOf(&v1alpha1.Function{}, outcome{Reason: "Deployed"}, provider.Status{Replicas: 1, AvailableReplicas: 1}, true, "", rolled, noon)
+		p, d := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionProgressing), meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionDegraded)
+		if got := string(p.Status) + " " + p.Reason + ", " + string(d.Status) + " " + d.Reason; got != want {
+			t.Errorf("%+v: %s, want %s", rolled, got, want)
 		}
 	}
 }

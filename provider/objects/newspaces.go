@@ -114,7 +114,7 @@ func (n NewNamespaces) policies(namespace string) []*networkingv1.NetworkPolicy 
 	return []*networkingv1.NetworkPolicy{
 		admit(functionsPolicy, map[string]string{v1alpha1.ManagedByLabel: v1alpha1.ManagedBy}, podspec.Port, networkingv1.NetworkPolicyPeer{
 			NamespaceSelector: selector(map[string]string{corev1.LabelMetadataName: n.Provider}),
-			PodSelector:       selector(map[string]string{"app.kubernetes.io/name": "faas-infer", "app.kubernetes.io/component": "provider"}),
+			PodSelector:       selector(map[string]string{"app.kubernetes.io/part-of": "faas-infer", "app.kubernetes.io/component": "provider"}),
 		}),
 		admit(membersPolicy, map[string]string{v1alpha1.MemberLabel: v1alpha1.MemberWorker}, podspec.Port, networkingv1.NetworkPolicyPeer{
 			PodSelector: selector(map[string]string{v1alpha1.MemberLabel: v1alpha1.MemberMaster}),

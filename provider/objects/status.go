@@ -110,7 +110,11 @@ func (w *watcher) statusOf(f *v1alpha1.Function, problem string) (was, now v1alp
 		return was, now, false
 	}
 	runs, served := w.Status(provider.FullName(f.Name, f.Namespace))
-	now = statusOf(f, came, runs, served, problem, metav1.NewTime(w.now()))
+	var rolled provider.RolloutSummary
+	if w.Rollout != nil {
+		rolled = w.Rollout(provider.FullName(f.Name, f.Namespace))
+	}
+	now = statusOf(f, came, runs, served, problem, rolled, metav1.NewTime(w.now()))
 	if told := f.Status.Deployed; last.of == f.UID && last.what != nil && (told == nil || last.what.Revision >= told.Revision) {
 		now.Deployed = last.what
 	}

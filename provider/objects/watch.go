@@ -41,6 +41,8 @@ type Watching struct {
 	// leader calls both once a second for each function.
 	Status  func(name string) (provider.Status, bool)
 	Problem func(name string) string
+	// Rollout returns how a function's rollouts do, by its full name; nil for none.
+	Rollout func(name string) provider.RolloutSummary
 	// Resolved returns what a revision of a function, by its full name, has found in its
 	// image; nil, and nil results, mean nothing.
 	Resolved func(name string, revision uint64) *v1alpha1.ResolvedImage

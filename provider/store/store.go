@@ -60,8 +60,10 @@ var (
 	bucketHistories   = []byte("idle-times")
 	// The keys of models are the paths of their files.
 	bucketModels = []byte("models")
-	bucketMeta   = []byte("meta")
-	keyFormat    = []byte("format")
+	// The keys of rollouts are those of functions.
+	bucketRollouts = []byte("rollouts")
+	bucketMeta     = []byte("meta")
+	keyFormat      = []byte("format")
 )
 
 // format is the version of the layout above.
@@ -212,7 +214,7 @@ func (s *Store) get(bucket, key []byte, value any) error {
 // prepare creates the buckets of a new file and checks the format of an old
 // one.
 func prepare(tx *bbolt.Tx) error {
-	for _, name := range [][]byte{bucketFunctions, bucketNamespaces, bucketProfiles, bucketCorrections, bucketHistories, bucketModels, bucketMeta} {
+	for _, name := range [][]byte{bucketFunctions, bucketNamespaces, bucketProfiles, bucketCorrections, bucketHistories, bucketModels, bucketRollouts, bucketMeta} {
 		if _, err := tx.CreateBucketIfNotExists(name); err != nil {
 			return err
 		}

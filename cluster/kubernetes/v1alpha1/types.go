@@ -84,7 +84,7 @@ const (
 // that kubectl applies is deployed.
 //
 // +kubebuilder:object:root=true
-// +kubebuilder:metadata:labels="app.kubernetes.io/part-of=faas-infer"
+// +kubebuilder:metadata:labels="app.kubernetes.io/name=faas-infer";"app.kubernetes.io/component=crd";"app.kubernetes.io/part-of=faas-infer"
 // +kubebuilder:resource:shortName=fn,categories=faas-infer
 // +kubebuilder:subresource:status
 // +kubebuilder:subresource:scale:specpath=.spec.instances,statuspath=.status.replicas,selectorpath=.status.selector
@@ -190,6 +190,11 @@ const (
 	// ConditionReady is True while all wanted instances are ready. Otherwise the
 	// message says what is missing.
 	ConditionReady = "Ready"
+	// ConditionProgressing is True while a later revision is rolled out gradually. The message says how far it is.
+	ConditionProgressing = "Progressing"
+	// ConditionDegraded is True if the latest gradual rollout was rolled back, or if no instance serves the function
+	// although it should. The message says why.
+	ConditionDegraded = "Degraded"
 )
 
 // FunctionStatus describes the running state of a function.
@@ -205,7 +210,7 @@ type FunctionStatus struct {
 	// Selector selects the pods of its instances, for PodDisruptionBudgets and autoscalers that
 	// find them through the scale subresource.
 	Selector string `json:"selector,omitempty"`
-	// Conditions are Accepted and Ready.
+	// Conditions are Accepted, Ready, Progressing and Degraded.
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`

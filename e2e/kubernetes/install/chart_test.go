@@ -15,7 +15,9 @@ import (
 var everything = []string{
 	"gateway.enabled=true", "nats.enabled=true", "prometheus.enabled=true", "dashboard.enabled=true", "builder.enabled=true",
 	"builder.base=registry.example.com/base", "functions.allNamespaces=true", "functions.manageNamespaces=true", "nodeAgent.enabled=true",
-	"functions.podSecurity=privileged", "functions.newNamespaces.podSecurity=privileged", "copies.enabled=true", "serviceMonitor.enabled=true", "prometheusRule.enabled=true",
+	"functions.podSecurity=privileged", "functions.newNamespaces.podSecurity=privileged", "copies.enabled=true", "podMonitor.enabled=true", "prometheusRule.enabled=true",
+	"ingress.enabled=true", "ingress.hosts[0].host=faas.example.com", "httpRoute.enabled=true",
+	"httpRoute.parentRefs[0].name=public", "generateBasicAuth=true",
 }
 
 // Helm refuses values that cannot work, and keys that the chart does not know, before it changes
@@ -43,6 +45,22 @@ func TestSchema(t *testing.T) {
 		"instances.tmpSize=big":                   "/instances/tmpSize",
 		"imagePullSecrets={Reg}":                  "/imagePullSecrets/0",
 		"serviceMonitor.interval=often":           "/serviceMonitor/interval",
+		"podMonitor.scrapeTimeout=10":             "/podMonitor/scrapeTimeout",
+		"fullnameOverride=1st":                    "/fullnameOverride",
+		"nameOverride=a b":                        "/nameOverride",
+		"commonLabels.team=a b":                   "/commonLabels/team",
+		"image.digest=latest":                     "/image/digest",
+		"image.registry=https://r.example.com":    "/image/registry",
+		"image.repository=r.example.com/p@sha256": "/image/repository",
+		"gateway.image.tag=":                      "/gateway/image",
+		"service.type=Headless":                   "/service/type",
+		"service.port=0":                          "/service/port",
+		"ingress.hosts={a.example.com}":           "/ingress/hosts/0",
+		"extraVolumeMounts[0].name=a":             "/extraVolumeMounts/0",
+		"livenessProbe.httpGet.path=/":            "httpGet",
+		"podDisruptionBudget.minAvailable=half":   "/podDisruptionBudget/minAvailable",
+		"strategy.type=Blue":                      "/strategy/type",
+		"replicaCount=3":                          "replicaCount",
 	} {
 		if _, err := helm(t, value); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v does not name %s", value, err, want)
@@ -85,6 +103,20 @@ func TestNewNamespacesWithGPUs(t *testing.T) {
 	}
 }
 
+// resolved returns the part of a schema to which a reference leads. Of alternatives it is the last one, an object.
+func resolved(schema, part map[string]any) map[string]any {
+	if name, ok := part["$ref"].(string); ok {
+		all := schema["$defs"].(map[string]any)
+		return resolved(schema, all[strings.TrimPrefix(name, "#/$defs/")].(map[string]any))
+	}
+	for _, key := range []string{"allOf", "anyOf"} {
+		if all, ok := part[key].([]any); ok && part["properties"] == nil {
+			return resolved(schema, all[len(all)-1].(map[string]any))
+		}
+	}
+	return part
+}
+
 // The schema knows every key of values.yaml, and no others.
 func TestSchemaHasAllValues(t *testing.T) {
 	chart := filepath.Join(root, "yaml", "chart", "faas-infer")
@@ -104,13 +136,15 @@ func TestSchemaHasAllValues(t *testing.T) {
 		t.Fatal(err)
 	}
 	var compare func(at string, values, schema map[string]any)
-	compare = func(at string, values, schema map[string]any) {
-		known, closed := schema["properties"].(map[string]any)
+	compare = func(at string, values, part map[string]any) {
+		known, closed := resolved(schema, part)["properties"].(map[string]any)
 		if !closed {
 			return
 		}
+		// Values that have the shape of Kubernetes' own need not have all of its keys.
+		own := part["$ref"] != "#/$defs/resources" && part["$ref"] != "#/$defs/probe"
 		for key := range known {
-			if _, ok := values[key]; !ok && key != "global" && at+key != "enabled" {
+			if _, ok := values[key]; !ok && own && at+key != "enabled" {
 				t.Errorf("values.yaml has no %s%s", at, key)
 			}
 		}
@@ -217,7 +251,7 @@ func TestMonitors(t *testing.T) {
 	if text := rendered(t); strings.Contains(text, "monitoring.coreos.com") {
 		t.Error("a cluster without the operator gets its objects")
 	}
-	all := read(t, rendered(t, append([]string{"serviceMonitor.labels.release=prom", "prometheusRule.labels.release=prom"}, everything...)...))
+	all := read(t, rendered(t, append([]string{"podMonitor.labels.release=prom", "prometheusRule.labels.release=prom"}, everything...)...))
 	deployment, monitor, rule := all["Deployment openfaas/faas-infer"], all["PodMonitor openfaas/faas-infer"], all["PrometheusRule openfaas/faas-infer"]
 	pods, _, _ := metav1.NestedStringMap(deployment.Object, "spec", "template", "metadata", "labels")
 	selected, _, _ := metav1.NestedStringMap(monitor.Object, "spec", "selector", "matchLabels")

@@ -86,9 +86,75 @@ func TestTwoReleases(t *testing.T) {
 	if err == nil || !strings.Contains(out, "the release first in namespace "+namespace+" serves this cluster's functions already") {
 		t.Errorf("beside the first one: %v: %s", err, out)
 	}
+	// Its provider may have a name of its own.
+	kubectl(t, "", "-n", namespace, "delete", "deployment", "first")
+	kubectl(t, "", "-n", namespace, "create", "deployment", "serving", "--image=a", "--replicas=0")
+	kubectl(t, "", "-n", namespace, "annotate", "deployment", "serving", "meta.helm.sh/release-name=first")
+	if out, err := asked(t, "openfaas"); err != nil {
+		t.Errorf("beside something else of that release: %v: %s", err, out)
+	}
+	kubectl(t, "", "-n", namespace, "label", "deployment", "serving", "app.kubernetes.io/component=provider")
+	if out, err := asked(t, "openfaas"); err == nil || !strings.Contains(out, "serves this cluster's functions already") {
+		t.Errorf("beside one with another name: %v: %s", err, out)
+	}
 	annotate("meta.helm.sh/release-name=faas-infer", "meta.helm.sh/release-namespace=openfaas")
 	if out, err := asked(t, "openfaas"); err != nil {
 		t.Errorf("the same one again: %v: %s", err, out)
+	}
+	kubectl(t, "", "delete", "namespace", namespace, "--wait=false")
+}
+
+// The notes after an installation say the next commands, first that which makes a missing secret.
+func TestNotes(t *testing.T) {
+	const namespace = "of-notes"
+	defineOthers(t)
+	await(t, "routes", func(ctx context.Context) error {
+		_, err := cluster.Kubectl(ctx, "", "get", "httproutes", "-A")
+		return err
+	})
+	kubectl(t, "", "create", "namespace", namespace)
+	notes := func(values ...string) string {
+		t.Helper()
+		args := []string{"install", "faas-infer", filepath.Join(root, "yaml", "chart", "faas-infer"),
+			"--namespace", namespace,
+			"--dry-run=server", "--kubeconfig", cluster.Kubeconfig(), "--set", "crds.install=false,functions.create=false"}
+		for _, v := range values {
+			args = append(args, "--set", v)
+		}
+		out, err := exec.CommandContext(t.Context(), program(t), args...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		_, text, _ := strings.Cut(string(out), "\nNOTES:\n")
+		return text
+	}
+	const secret = "create secret generic basic-auth"
+	own := notes()
+	for _, want := range []string{secret, "rollout status deployment/faas-infer", "helm -n of-notes test faas-infer",
+		"port-forward service/faas-infer-api 8080:8080", "--gateway http://127.0.0.1:8080", "faas-cli deploy"} {
+		if !strings.Contains(own, want) {
+			t.Errorf("the notes lack %q: %s", want, own)
+		}
+	}
+	for _, c := range []struct {
+		values    string
+		want, not string
+	}{
+		{"generateBasicAuth=true", "faas-cli login", secret},
+		{"gateway.enabled=true,service.port=80", "service/gateway 8080:80", "faas-infer-api"},
+		{"tls.enabled=true", "https://127.0.0.1:8080", "http://127"},
+		{"ingress.enabled=true,ingress.hosts[0].host=a.example.com", "--gateway http://a.example.com\n", "port-forward"},
+		{"httpRoute.enabled=true,httpRoute.parentRefs[0].name=p,httpRoute.hostnames={b.example.com}",
+			"https://b.example.com", "port-forward"},
+		{"httpRoute.enabled=true,httpRoute.parentRefs[0].name=p", "port-forward", "https:///"},
+	} {
+		if text := notes(c.values); !strings.Contains(text, c.want) || strings.Contains(text, c.not) {
+			t.Errorf("%s: the notes have no %q, or have %q: %s", c.values, c.want, c.not, text)
+		}
+	}
+	kubectl(t, "", "-n", namespace, "create", "secret", "generic", "basic-auth")
+	if text := notes(); strings.Contains(text, secret) {
+		t.Errorf("the secret is there, and the notes say %s", text)
 	}
 	kubectl(t, "", "delete", "namespace", namespace, "--wait=false")
 }

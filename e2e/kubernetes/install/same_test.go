@@ -14,6 +14,11 @@ import (
 // onlyHelm is an annotation that only Helm reads.
 const onlyHelm = "helm.sh/resource-policy"
 
+// ofInstallation are labels with which each way to install says what it has installed.
+var ofInstallation = []string{
+	"app.kubernetes.io/instance", "app.kubernetes.io/version", "app.kubernetes.io/managed-by", "helm.sh/chart",
+}
+
 // The chart and the manifests have the same objects, without options and with all of them.
 func TestSame(t *testing.T) {
 	for _, test := range []struct {
@@ -54,8 +59,16 @@ func TestSame(t *testing.T) {
 	}
 }
 
-// plain returns an object without the parts that only Helm reads.
+// plain returns an object without the parts that only Helm reads, and the labels of its installation.
 func plain(o metav1.Unstructured) any {
+	for _, path := range [][]string{{"metadata", "labels"}, {"spec", "template", "metadata", "labels"}} {
+		labels, ok, _ := metav1.NestedStringMap(o.Object, path...)
+		if !ok {
+			continue
+		}
+		maps.DeleteFunc(labels, func(key, _ string) bool { return slices.Contains(ofInstallation, key) })
+		_ = metav1.SetNestedStringMap(o.Object, labels, path...) // It was a map of strings.
+	}
 	annotations := o.GetAnnotations()
 	delete(annotations, onlyHelm)
 	if len(annotations) == 0 {

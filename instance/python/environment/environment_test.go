@@ -1,10 +1,15 @@
 package environment
 
 import (
+	"bufio"
+	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 func requirements(t *testing.T, text string) string {
@@ -106,5 +111,52 @@ func TestLastLines(t *testing.T) {
 		if got := lastLines([]byte(log)); got != want {
 			t.Errorf("%q: %q, want %q", log, got, want)
 		}
+	}
+}
+
+// pip ends with the process that runs it, also if that is killed.
+func TestDependentEnds(t *testing.T) {
+	const inside = "FAAS_INFER_TEST_DEPENDENT"
+	if os.Getenv(inside) != "" {
+		c := dependent(exec.Command("sleep", "600"))
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		fmt.Println("pid", c.Process.Pid)
+		_, _ = io.Copy(io.Discard, os.Stdin) // Until it is killed.
+		return
+	}
+	c := exec.Command(os.Args[0], "-test.run=^TestDependentEnds$")
+	c.Env = append(os.Environ(), inside+"=1")
+	in, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var pid string
+	for lines := bufio.NewScanner(out); pid == "" && lines.Scan(); {
+		pid, _ = strings.CutPrefix(lines.Text(), "pid ")
+		if pid == lines.Text() {
+			pid = ""
+		}
+	}
+	_ = c.Process.Kill()
+	_ = c.Wait() // It was killed.
+	if pid == "" {
+		t.Fatal("no child was started")
+	}
+	for { // Until the test's own time is over.
+		stat, err := os.ReadFile(filepath.Join("/proc", pid, "stat"))
+		if err != nil || strings.Contains(string(stat), ") Z ") {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
 	}
 }

@@ -2,7 +2,7 @@
 // are in style.css.
 
 import { html, useState, useMemo, memo } from "./parts.js";
-import { clock, ms, number } from "./format.js";
+import { clock, count, ms, number } from "./format.js";
 
 const path = (points) => {
   let d = "", pen = "M";
@@ -121,7 +121,7 @@ export const Histogram = memo(({ bounds, counts, objective }) => {
   }, [bounds, counts, objective]);
   if (!shown) return html`<p class="empty">No request yet. The distribution of latencies appears with the first ones.</p>`;
   const { bars, mark, total, late, top } = shown;
-  const spoken = `${number(total)} requests${objective ? `; ${number(late)} in bars above the objective of ${ms(objective)}` : ""}`;
+  const spoken = `${count(total, "request")}${objective ? `; ${number(late)} in bars above the objective of ${ms(objective)}` : ""}`;
   return html`<figure class="histogram">
     <div class="bars" role="img" aria-label=${spoken}>
       ${bars.map((b) => html`<span class=${b.late ? "bar late" : "bar"} title=${`${ms(b.lower)} to ${Number.isFinite(b.upper) ? ms(b.upper) : "∞"}: ${number(b.count)}`}>

@@ -128,6 +128,6 @@ function Price({ check, slo }) {
   if (!check?.configs?.length) return html`<p class="quiet">A longer objective is cheaper: larger batches cost less per request. See “What if” on the function's page once it is deployed.</p>`;
   const best = cheapest(check, slo);
   if (!best) return html`<p class="box warn"><span class="sign" aria-hidden="true">▲</span> <span>No size of an instance answers within ${ms(slo)} here; the smallest objective is about ${ms(check.smallest_slo_ms)}. Move the slider to the right.</span></p>`;
-  return html`<div class="box good"><span class="sign" aria-hidden="true">✓</span><div><p>An instance <b>${config(best)}</b> carries about ${rate(best.rate_per_s)} for ${cores(best.cpu_millicores)}: ${number(best.core_ms_per_request)} core·ms a request. These are figures of the model alone, without HTTP.
+  return html`<div class="box good"><span class="sign" aria-hidden="true">✓</span><div><p>An instance <b>${config(best)}</b> carries about ${rate(best.rate_per_s)} for ${cores(best.cpu_millicores)}: ${number(best.core_ms_per_request)} core·ms a request. These figures are estimated, for the model alone without HTTP.
     A longer objective is cheaper, because larger batches are.</p></div></div>`;
 }

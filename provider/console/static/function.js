@@ -2,11 +2,12 @@
 
 import { html, memo, useCallback, useEffect, useMemo, useRef, useState, useEvery, Blocks, Confirm, Failure, Remedy, RemoveFunction, State, change, cost, functionLink } from "./parts.js";
 import { call, query } from "./api.js";
-import { keyOf, mergeEvents, useLive } from "./live.js";
+import { choose, decisionKey, keyOf, live, mergeEvents, useLive } from "./live.js";
 import { Bars, Histogram, TimeChart } from "./charts.js";
 import { Attainment } from "./functions.js";
 import { bytes, clock, config, count, cores, ms, number, percent, plain, rate } from "./format.js";
 import { Logs } from "./logs.js";
+import { Rollout } from "./rollout.js";
 import { Try } from "./try.js";
 import { WhatIf } from "./whatif.js";
 
@@ -23,25 +24,31 @@ function whole(series, span, step) {
 
 /** What the provider knows of one function: the live figures, completed by those that it is asked for. */
 function useDetail(namespace, name, span) {
-  const [detail, setDetail] = useState(null), [failure, setFailure] = useState(null), asked = useRef({ at: 0, busy: false });
+  const [detail, setDetail] = useState(null), [failure, setFailure] = useState(null), asked = useRef({ at: 0, what: "", stop: null });
   const short = useLive((state) => state.functions?.get(keyOf(namespace, name)));
   const started = useLive((state) => state.started);
   const load = useCallback(async () => {
-    if (asked.current.busy) return;
-    asked.current.busy = true;
+    // A question for the same is waited for, one for something else is of no use any more.
+    const what = `${namespace}/${name}/${span}`, stop = new AbortController();
+    if (asked.current.stop && asked.current.what === what) return;
+    asked.current.stop?.abort();
+    asked.current = { ...asked.current, what, stop };
     try {
       const [window, step] = span === "1h" ? ["1h", "30s"] : ["10m", "10s"];
-      const stats = await call(query("system/stats", { namespace, function: name, window, step }));
+      const stats = await call(query("system/stats", { namespace, function: name, window, step }), { signal: stop.signal });
+      if (stop.signal.aborted) return;
       const f = (stats.functions ?? []).find((x) => x.name === name);
       setDetail(f ? { ...f, series: span === "1h" ? whole(f.series, 3600, 30) : whole(f.series, 600, 10) } : null);
       setFailure(f ? null : { message: `There is no function ${name}.`, status: 404 });
     } catch (e) {
+      if (stop.signal.aborted) return;
       if (e.status === 404) setDetail(null);
       setFailure(e);
     }
-    asked.current = { at: Date.now(), busy: false };
+    asked.current = { at: Date.now(), what, stop: null };
   }, [namespace, name, span]);
   useEffect(() => { load(); }, [load, started]);
+  useEffect(() => () => asked.current.stop?.abort(), []);
   // Figures that moved make the page ask again, at most every two seconds.
   useEffect(() => {
     if (!short || !asked.current.at) return undefined;
@@ -57,12 +64,15 @@ export function FunctionPage({ namespace, name, part }) {
   const [span, setSpan] = useState("10m"), [removing, setRemoving] = useState(false);
   const { f, failure } = useDetail(namespace, name, span);
   useEffect(() => { document.title = `${name} · faas-infer`; }, [name]);
+  // A link may lead to a function of another namespace, for example from a node. The live figures are then those of it.
+  const elsewhere = f && namespace !== (live.namespace || live.defaultNamespace);
+  useEffect(() => { if (elsewhere) choose(namespace); }, [elsewhere, namespace]);
   if (!f) {
     return html`<p class="crumbs"><a href="#/">Functions</a></p><h1>${plain(name)}</h1>
       ${failure ? html`<${Failure} of=${failure}><p><a href="#/">See all functions</a></p><//>` : html`<p class="quiet" role="status">Loading …</p>`}`;
   }
   return html`<p class="crumbs"><a href="#/">Functions</a></p>
-    <div class="head"><h1>${plain(f.name)}</h1><${State} of=${f.state} /><span class="grow"></span>
+    <div class="head"><h1>${plain(f.name)}</h1><${State} of=${f} /><span class="grow"></span>
       <button type="button" class="small" onClick=${() => setRemoving(true)}>Remove …</button></div>
     ${removing && html`<${RemoveFunction} of=${f} close=${() => setRemoving(false)} />`}
     ${f.sentence && html`<div class=${`box ${f.state === "broken" ? "bad" : f.state === "misses" ? "warn" : "info"}`} role="status">
@@ -93,6 +103,7 @@ function Overview({ f, span, choose }) {
       <${Tile} label="Cost" note=${f.memory_bytes > 0 && bytes(f.memory_bytes)}>${cost(f)}<//>
       <${Tile} label="Revision" note=${swapping ? `revision ${plain(r.asked)} is asked for and starts` : ""}>${plain(r.serving || r.asked || "–")}<//>
     </dl>
+    <${Rollout} key=${`${f.namespace}/${f.name}`} f=${f} />
     <section class="card"><div class="card-head"><h2>Load</h2><${Span} span=${span} choose=${choose} /></div>
       ${s ? html`<div class="two charts"><${Requests} s=${s} step=${span === "1h" ? 30 : 10} /><${Latency} s=${s} goal=${goal} /></div>` : html`<p class="empty">No history yet.</p>`}</section>
     <div class="two">
@@ -166,7 +177,7 @@ const kinds = { start: "+", stop: "−", resize: "↕", park: "○", unpark: "�
   deploy: "⇧", update: "⇧", delete: "×", revision: "⇄", replace: "⇄", relieve: "→", steer: "↗", scale: "↕", node: "▦" };
 
 /** Decisions as sentences, the newest first. */
-const Sentences = memo(({ of, names }) => html`<ol class="decisions">${of.map((e) => html`<li key=${e.id}><time>${clock(e.at)}</time>
+const Sentences = memo(({ of, names }) => html`<ol class="decisions">${of.map((e) => html`<li key=${decisionKey(e)}><time>${clock(e.at)}</time>
   <span class=${`kind ${e.kind}`} title=${plain(e.kind)} aria-hidden="true">${kinds[e.kind] ?? "·"}</span>
   <span>${names && e.function ? html`<a href=${functionLink(e.namespace, e.function, "decisions")}>${plain(e.function)}</a>: ` : ""}${plain(e.text)}</span></li>`)}</ol>`);
 

@@ -1,6 +1,6 @@
 // The list of functions, and what to do where there is none.
 
-import { html, memo, useState, Blocks, Copy, Remedy, State, cost, functionLink } from "./parts.js";
+import { html, memo, useState, Blocks, Copy, Remedy, State, cost, functionLink, inTime } from "./parts.js";
 import { live, useLive } from "./live.js";
 import { Bullet, Sparkline } from "./charts.js";
 import { cores, count, ms, number, percent, plain, rate } from "./format.js";
@@ -45,11 +45,11 @@ export function Functions() {
 
 function Totals() {
   const text = useLive((state) => {
-    const list = [...(state.functions?.values() ?? [])], with_ = list.filter((f) => f.slo_ms > 0);
+    const list = [...(state.functions?.values() ?? [])], seen = list.filter((f) => f.slo_ms > 0 && inTime(f) !== null);
     const late = list.filter((f) => f.state === "misses" || f.state === "broken").length;
     const load = list.reduce((n, f) => n + (f.load_per_s ?? 0), 0), held = list.reduce((n, f) => n + (f.cost_millicores ?? 0), 0);
     const total = state.nodes.reduce((n, node) => n + (node.cpu_millicores?.total ?? 0), 0);
-    return [count(list.length, "function"), with_.length && late === 0 && "all in time", late > 0 && `${late} to look at`,
+    return [count(list.length, "function"), late === 0 && seen.length && seen.every(inTime) && "all in time", late > 0 && `${late} to look at`,
       `${rate(load)} now`, total > 0 ? `${cores(held)} of ${number(total / 1000)}` : cores(held)].filter(Boolean).join(" · ");
   });
   return html`<p class="totals">${text}</p>`;
@@ -87,7 +87,7 @@ export function Attainment({ of }) {
 }
 
 const Cells = memo(({ f, spark }) => html`<div class=${`tr ${f.state}`} role="row">
-  <span role="cell" class="cell-name"><a class="name" href=${functionLink(f.namespace, f.name)}>${plain(f.name)}</a><${State} of=${f.state} /></span>
+  <span role="cell" class="cell-name"><a class="name" href=${functionLink(f.namespace, f.name)}>${plain(f.name)}</a><${State} of=${f} /></span>
   <span role="cell" class="cell-time"><span class="label">In time</span><b><${Attainment} of=${f.minute} /></b>
     <span class="quiet second">hour ${percent(f.hour?.attainment_pct)}</span></span>
   <span role="cell" class="cell-rate"><span class="label">Requests, now</span><b>${rate(f.load_per_s ?? 0)}</b><${Sparkline} values=${spark} label="requests over ten minutes" /></span>

@@ -62,14 +62,24 @@ export const keyOf = (namespace, name) => `${namespace}/${name}`;
 
 const maxEvents = 500;
 
+/**
+ * What identifies a decision, also where several replicas of the provider give it IDs of their own: its first time and
+ * what it says, without how often.
+ */
+export const decisionKey = (e) => `${e.first_at ?? e.at} ${keyOf(e.namespace, e.function)} ${e.kind} ${e.text.replace(/ \(×\d+\)$/, "")}`;
+
 /** Merges decisions. An equal one that follows another replaces it, and its text says how often. */
 export function mergeEvents(list, more) {
-  const byID = new Map(list.map((e) => [e.id, e]));
+  const known = new Map(list.map((e) => [decisionKey(e), e]));
   for (const e of more) {
-    if (e.replaces) byID.delete(e.replaces);
-    byID.set(e.id, e);
+    // The instances of equal decisions of one instant add up.
+    for (const [key, was] of e.replaces ? known : []) {
+      if (was.id === e.replaces && was.function === e.function && was.kind === e.kind) known.delete(key);
+    }
+    const key = decisionKey(e), was = known.get(key);
+    if (!was || (e.count ?? 1) >= (was.count ?? 1)) known.set(key, e);
   }
-  return [...byID.values()].sort((a, b) => a.id - b.id).slice(-maxEvents);
+  return [...known.values()].sort((a, b) => a.at - b.at || a.id - b.id).slice(-maxEvents);
 }
 
 function extendSpark(key, value, now) {
@@ -86,14 +96,24 @@ function extendSpark(key, value, now) {
   live.sparks.set(key, { bucket, values });
 }
 
+/** When the stream last said something of a function, by key: an answer that was on its way meanwhile is older. */
+const streamed = new Map();
+
 function applyStats(stats, whole) {
-  const functions = new Map(whole ? [] : live.functions);
+  const functions = new Map(live.functions), newer = (key) => whole && streamed.get(key) > stats.now;
+  for (const key of whole ? [...functions.keys()] : []) {
+    if (!newer(key)) functions.delete(key);
+  }
   for (const gone of stats.gone ?? []) {
-    functions.delete(keyOf(gone.namespace, gone.name));
-    live.sparks.delete(keyOf(gone.namespace, gone.name));
+    const key = keyOf(gone.namespace, gone.name);
+    streamed.set(key, stats.now);
+    functions.delete(key);
+    live.sparks.delete(key);
   }
   for (const f of stats.functions ?? []) {
     const key = keyOf(f.namespace, f.name);
+    if (newer(key)) continue;
+    if (!whole) streamed.set(key, stats.now);
     const { series, ...rest } = f;
     functions.set(key, rest);
     if (series?.arrived) {
@@ -130,7 +150,9 @@ async function loadState() {
     }),
   ]);
   if (namespace !== live.namespace) return;
-  live.events = mergeEvents([], events.events ?? []);
+  const restarted = stats.started !== live.started;
+  if (restarted) streamed.clear(); // Its clock may be another.
+  live.events = mergeEvents(restarted ? [] : live.events, events.events ?? []);
   live.next = events.next ?? 0;
   applyStats(stats, true);
 }
@@ -226,6 +248,7 @@ function lost(e) {
 /** Shows another namespace. */
 export function choose(namespace) {
   if (namespace === live.namespace) return;
+  streamed.clear();
   Object.assign(live, { namespace, functions: null, sparks: new Map(), events: [], connection: "connecting" });
   changed();
   connect();

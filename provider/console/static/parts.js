@@ -38,10 +38,16 @@ const states = {
   idle: ["○", "idle"],
 };
 
+/** Whether the requests of the last minute kept the objective: null if there was none. Few late ones are no miss, but not in time. */
+export function inTime(f) {
+  const share = f.minute?.attainment_pct;
+  return share === null || share === undefined ? null : share >= (f.percentile || 99);
+}
+
 /** A function's state: a sign and a word, so that colour says nothing alone. */
-export function State({ of }) {
-  const [sign, word] = states[of] ?? ["?", plain(of || "unknown")];
-  return html`<span class=${`state ${of}`}><span aria-hidden="true">${sign}</span> ${word}</span>`;
+export function State({ of: f }) {
+  const [sign, word] = f.state === "ok" && !inTime(f) ? ["✓", "ready"] : states[f.state] ?? ["?", plain(f.state || "unknown")];
+  return html`<span class=${`state ${f.state}`}><span aria-hidden="true">${sign}</span> ${word}</span>`;
 }
 
 const maxSquares = 8;
@@ -180,16 +186,21 @@ export function LogSlider({ id, label, value, min, max, format, change }) {
     <span class="ends"><span>${format(min)}</span><span>${format(max)}</span></span></div>`;
 }
 
-/** Loads something when its arguments change. Returns {data, failure, again}. */
+/** Loads something when its arguments change. Returns {data, failure, again, loading}, the latter a ref. */
 export function useLoad(load, parameters) {
-  const [state, setState] = useState({}), [turn, again] = useState(0);
+  const [state, setState] = useState({}), [turn, again] = useState(0), loading = useRef(false);
   useEffect(() => {
     const stop = new AbortController();
-    load(stop.signal).then((data) => !stop.signal.aborted && setState({ data }),
-      (failure) => !stop.signal.aborted && setState((s) => ({ ...s, failure })));
+    const end = (set) => {
+      if (stop.signal.aborted) return;
+      loading.current = false;
+      set();
+    };
+    loading.current = true;
+    load(stop.signal).then((data) => end(() => setState({ data })), (failure) => end(() => setState((s) => ({ ...s, failure }))));
     return () => stop.abort();
   }, [...parameters, turn]);
-  return { ...state, again: useCallback(() => again((n) => n + 1), []) };
+  return { ...state, again: useCallback(() => again((n) => n + 1), []), loading };
 }
 
 /** Calls act every so many milliseconds while the page is visible. */

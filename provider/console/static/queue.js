@@ -7,12 +7,13 @@ import { ago, bytes, count, dateTime, number, plain } from "./format.js";
 const page = 50;
 
 export function Queue() {
-  const { data, failure, again } = useLoad(async (signal) => {
+  const { data, failure, again, loading } = useLoad(async (signal) => {
     const [status, dead] = await Promise.all([call("system/async", { signal }), call(query("system/async/dead", { limit: String(page) }), { signal })]);
     return { status, dead: dead ?? [] };
   }, []);
   const [doing, setDoing] = useState(null), [said, say] = useState(""), [more, setMore] = useState([]);
-  useEvery(5000, again, [again]);
+  // A slow answer is waited for: asking again would end its request.
+  useEvery(5000, () => loading.current || again(), [again]);
   if (failure?.status === 404 || failure?.status === 501) {
     return html`<h1>Queue</h1><p class="empty">This provider takes no asynchronous requests.</p>`;
   }

@@ -78,8 +78,8 @@ export function Try({ f }) {
     return html`<${Form} key=${`${f.name} ${Boolean(data)}`} f=${f} inputs=${inputs} whole=${whole} decodes=${Boolean(data?.decodes)} />`;
   }
   return html`<section class="card"><h2>Try it</h2>${may || !data ? html`<p class="quiet" role="status">Asking the model for its inputs …</p>`
-    : html`<p>No instance is ready now, so that the model's inputs are not known yet.</p>
-      <p><button type="button" class="primary" onClick=${() => ask(true)}>Ask the model (this starts an instance)</button></p>`}</section>`;
+    : html`<p>No instance has a share of the CPU now, so the model's inputs are not known yet.</p>
+      <p><button type="button" class="primary" onClick=${() => ask(true)}>Ask the model (this starts or wakes an instance)</button></p>`}</section>`;
 }
 
 // The default namespace may be left out.

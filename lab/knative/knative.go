@@ -1,0 +1,141 @@
+// Package knative measures faas-infer beside Knative Serving: on one real kubelet, with one image
+// of a model server, it compares the time from zero instances to the first answer, and counts the
+// requests that rollouts lose. It runs none of Knative's networking layers; [Ingress] takes their
+// place. Begin with Bench and Run.
+package knative
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/faas-infer/faas-infer/command/report"
+	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster"
+	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/node"
+)
+
+// Bench are the options of the measurement.
+type Bench struct {
+	// Cold is the number of cold starts of each system, and Rollouts that of its rollouts. 0
+	// leaves the figures out.
+	Cold, Rollouts int
+	// Block is the number of rollouts of one system before the other has its turn.
+	Block int
+	// Rate is the number of requests per second during a rollout.
+	Rate float64
+	// CPU is what an instance has of a core, as in "400m".
+	CPU string
+	// Log gets a message for each step.
+	Log io.Writer
+}
+
+// Default returns the options that the published figures have.
+func Default() Bench {
+	return Bench{Cold: 12, Rollouts: 50, Block: 10, Rate: 30, CPU: "400m", Log: io.Discard}
+}
+
+// Check returns an error that names the flag of an option that makes no sense.
+func (b Bench) Check() error {
+	switch {
+	case b.Cold < 0 || b.Rollouts < 0 || b.Cold+b.Rollouts == 0:
+		return fmt.Errorf("--cold %d, --rollouts %d: neither may be below 0, and one must be above", b.Cold, b.Rollouts)
+	case b.Block < 1:
+		return fmt.Errorf("--block %d: it must be at least 1", b.Block)
+	case !(b.Rate > 0 && b.Rate <= maxRate):
+		return fmt.Errorf("--rate %v: it must be above 0 and at most %d requests/s", b.Rate, maxRate)
+	}
+	return nil
+}
+
+// maxRate is the highest rate that one instance of a part of a core is asked to serve.
+const maxRate = 200
+
+// bench is a running measurement.
+type bench struct {
+	Bench
+	*testcluster.Cluster
+	built   built
+	ingress *Ingress
+	// images are the names of the model's two images.
+	images []string
+	report *report.Report
+}
+
+// Run measures in the namespaces of [node.Run], with what [Prepare] has built. It returns what was
+// measured before an error, too.
+func Run(ctx context.Context, b Bench) (r *report.Report, err error) {
+	r = report.New("bench knative", time.Now())
+	if !node.Isolated() {
+		return nil, errors.New("a real node needs root and Linux namespaces, which this machine does not give")
+	}
+	m := &bench{Bench: b, report: r}
+	if m.built, err = prepared(); err != nil {
+		return nil, err
+	}
+	options := testcluster.Options{Node: true, Services: true, Log: b.Log}
+	if m.Cluster, err = testcluster.Start(ctx, options); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			m.keepLogs()
+		}
+		err = errors.Join(err, m.Stop())
+	}()
+	if err := m.install(ctx); err != nil {
+		return nil, err
+	}
+	defer m.ingress.Close()
+	ours, theirs, err := m.systems(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.coldStarts(ctx, ours, theirs); err != nil {
+		return r, err
+	}
+	return r, m.rollouts(ctx, ours, theirs)
+}
+
+// keepVariable names a directory to which the logs go of a measurement that fails.
+const keepVariable = "FAAS_INFER_KEEP_LOGS"
+
+// keepLogs copies the cluster's logs if somebody wants them.
+func (b *bench) keepLogs() {
+	keep := os.Getenv(keepVariable)
+	if keep == "" {
+		return
+	}
+	for _, from := range []string{b.Logs(), b.Dir() + "/node/pod-logs"} {
+		if err := os.CopyFS(keep+"/"+time.Now().Format("150405.000"), os.DirFS(from)); err != nil {
+			b.say("the logs are not kept: %v", err)
+		}
+	}
+}
+
+func (b *bench) say(format string, arguments ...any) { fmt.Fprintf(b.Log, format+"\n", arguments...) }
+
+// patience bounds each wait for the cluster.
+const patience = 5 * time.Minute
+
+// await polls until done returns nil.
+func await(ctx context.Context, what string, done func() error) error {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(patience); ; {
+		err := done()
+		if err == nil {
+			return nil
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("waited %v for %s: %w", patience, what, err)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for %s: %w", what, context.Cause(ctx))
+		case <-tick.C:
+		}
+	}
+}

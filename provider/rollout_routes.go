@@ -1,0 +1,189 @@
+package provider
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/gorilla/mux"
+
+	"github.com/faas-infer/faas-infer/provider/rollout"
+	"github.com/faas-infer/faas-infer/provider/store"
+	"github.com/faas-infer/faas-infer/provider/web"
+)
+
+// RolloutStatus is the answer of GET /system/rollout/NAME.
+type RolloutStatus struct {
+	Function  string `json:"function"`
+	Namespace string `json:"namespace"`
+	// Revision and Image are those of the present revision.
+	Revision uint64 `json:"revision"`
+	Image    string `json:"image"`
+	// Rollout is the one in progress, nil for none, and Last the end of the latest.
+	Rollout *RolloutProgress  `json:"rollout,omitempty"`
+	Last    *store.RolloutEnd `json:"last,omitempty"`
+	// History are the latest revisions, the newest last.
+	History []RolloutRevision `json:"history"`
+}
+
+// RolloutProgress is a rollout in progress.
+type RolloutProgress struct {
+	Revision uint64        `json:"revision"`
+	Image    string        `json:"image"`
+	Phase    rollout.Phase `json:"phase"`
+	Steps    []int         `json:"steps_pct"`
+	Share    int           `json:"share_pct"`
+	Mirror   int           `json:"mirror_pct"`
+	Began    time.Time     `json:"began"`
+	Ready    bool          `json:"ready"`
+	// Why is what it waits for.
+	Why       string       `json:"why"`
+	Present   rollout.Side `json:"present"`
+	Candidate rollout.Side `json:"candidate"`
+	// Served is the number of clients' requests that the candidate has had. Candidate counts copies, too.
+	Served    int64  `json:"served"`
+	Compared  uint64 `json:"compared"`
+	Different uint64 `json:"different"`
+}
+
+// RolloutRevision is a revision in a function's history.
+type RolloutRevision struct {
+	Revision uint64    `json:"revision"`
+	Image    string    `json:"image"`
+	At       time.Time `json:"at"`
+	How      string    `json:"how"`
+}
+
+// rolloutRoutes serves the routes of gradual rollouts.
+type rolloutRoutes struct {
+	*rollouts
+	changes changes
+}
+
+// show is GET /system/rollout/NAME.
+func (s rolloutRoutes) show(w http.ResponseWriter, r *http.Request) error {
+	a, err := resolve(mux.Vars(r)["name"], r.URL.Query().Get("namespace"))
+	if err != nil {
+		return err
+	}
+	d, err := s.findOrAdopt(r.Context(), a, listPatience)
+	if err != nil {
+		return err
+	}
+	return s.write(w, d)
+}
+
+func (s rolloutRoutes) write(w http.ResponseWriter, d *deployed) error {
+	h, err := s.revisions.list(d.address())
+	if err != nil {
+		return err
+	}
+	out := RolloutStatus{Function: d.Deployment.Service, Namespace: d.Deployment.Namespace, Revision: d.Revision, Image: d.Deployment.Image,
+		Last: h.Last, History: []RolloutRevision{}, Rollout: s.progress(d.Name)}
+	for _, v := range h.Revisions {
+		out.History = append(out.History, RolloutRevision{Revision: v.Revision, Image: v.Deployment.Image, At: v.At, How: v.How})
+	}
+	web.WriteJSON(w, out)
+	return nil
+}
+
+// progress is the rollout of a function, nil if there is none.
+func (s *rollouts) progress(name string) *RolloutProgress {
+	r := s.ofFunction(name)
+	if r == nil {
+		return nil
+	}
+	next := r.split.candidate.Load()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	seen := r.split.seen()
+	return &RolloutProgress{Revision: r.revision, Image: next.Deployment.Image, Phase: r.state.Phase, Steps: append([]int{}, r.plan.Steps...),
+		Share: r.state.Share(r.plan), Mirror: r.plan.Mirror, Began: r.state.Began, Ready: r.split.ready.Load(), Why: r.why,
+		Present: seen.Stable, Candidate: seen.Candidate, Served: r.split.served.Load(), Compared: seen.Compared, Different: seen.Different}
+}
+
+// change is POST /system/rollout/NAME with an action: promote, abort or undo.
+func (s rolloutRoutes) change(w http.ResponseWriter, r *http.Request) error {
+	var body struct {
+		Action    string `json:"action"`
+		To        uint64 `json:"to"`
+		Namespace string `json:"namespace"`
+	}
+	if err := s.changes.read(w, r, `an object with "action"`, &body); err != nil {
+		return err
+	}
+	a, err := resolve(mux.Vars(r)["name"], body.Namespace, r.URL.Query().Get("namespace"))
+	if err != nil {
+		return err
+	}
+	if _, err := s.findOrAdopt(r.Context(), a, changePatience); err != nil {
+		return err
+	}
+	switch body.Action {
+	case "promote", "abort":
+		err = s.endByUser(r, a, body.Action == "promote")
+	case "undo":
+		_, err = s.undo(r.Context(), a, body.To)
+	default:
+		err = web.Refuse(http.StatusBadRequest, "action is %q: it must be promote, abort or undo", web.Clip(body.Action))
+	}
+	if err != nil {
+		return err
+	}
+	d, err := s.find(a)
+	if err != nil {
+		return err
+	}
+	return s.write(w, d)
+}
+
+// endByUser ends the rollout of a function as a user asks. It returns when that is done.
+func (s rolloutRoutes) endByUser(request *http.Request, a address, promote bool) error {
+	r := s.ofFunction(a.full())
+	if r == nil {
+		return web.Refuse(http.StatusConflict, "no rollout of function %s is in progress", a.full())
+	}
+	r.mu.Lock()
+	if r.acting {
+		r.mu.Unlock()
+		return web.Refuse(http.StatusConflict, "the rollout of function %s is ending already", a.full())
+	}
+	if promote && !r.split.ready.Load() {
+		r.mu.Unlock()
+		return web.Refuse(http.StatusConflict, "the candidate of function %s has no ready instance; wait for one, or abort the rollout", a.full())
+	}
+	r.acting = true
+	if promote {
+		r.state = r.state.Promote(r.split.seen(), time.Now())
+	}
+	r.mu.Unlock()
+	if promote {
+		s.promote(request.Context(), r, "a user promoted it")
+	} else {
+		s.rollBack(request.Context(), r, "a user aborted it")
+	}
+	return nil
+}
+
+// RolloutSummary says how the rollouts of a function do, in sentences that change only with a step.
+type RolloutSummary struct {
+	// Progress is about the rollout in progress, "" for none. Failed is why the latest one was rolled back, "" if it was
+	// not, or if there was none.
+	Progress, Failed string
+}
+
+// RolloutOf returns how the rollouts of a function do, by its full name.
+func RolloutOf(s *Server, name string) RolloutSummary {
+	a, err := resolve(name)
+	if err != nil {
+		return RolloutSummary{}
+	}
+	var out RolloutSummary
+	if p := s.rollouts.progress(name); p != nil {
+		out.Progress = fmt.Sprintf("revision %d is %s and gets %d %% of the requests", p.Revision, p.Phase, p.Share)
+	}
+	if h, err := s.rollouts.revisions.list(a); err == nil && h.Last != nil && !h.Last.Promoted {
+		out.Failed = fmt.Sprintf("revision %d was rolled back: %s", h.Last.Revision, h.Last.Why)
+	}
+	return out
+}

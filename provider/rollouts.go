@@ -1,0 +1,237 @@
+package provider
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/openfaas/faas-provider/types"
+	"github.com/rs/zerolog"
+
+	"github.com/faas-infer/faas-infer/backoff"
+	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/provider/decisions"
+	"github.com/faas-infer/faas-infer/provider/rollout"
+	"github.com/faas-infer/faas-infer/provider/web"
+)
+
+const (
+	// rolloutPause is the time between two looks at the rollouts.
+	rolloutPause = 100 * time.Millisecond
+	// handOverPatience is how long a candidate stays, after its deployment took over, until the new instances answer.
+	handOverPatience = time.Minute
+	// drainPatience is how long the requests that a candidate has may take before it is removed.
+	drainPatience = 2 * time.Second
+	// orphanPatience is how long a candidate stays whose function is not there.
+	orphanPatience = 10 * time.Second
+)
+
+// rolloutHost is what rollouts need of the server.
+type rolloutHost interface {
+	find(a address) (*deployed, error)
+	findOrAdopt(ctx context.Context, a address, patience time.Duration) (*deployed, error)
+	statusOf(d *deployed) Status
+	revise(before *deployed, d types.FunctionDeployment, in annotation.Inference) (*Function, error)
+	replaceFunction(ctx context.Context, before *deployed, f *Function) error
+	end(ctx context.Context, d *deployed) error
+}
+
+// rollouts carries out the gradual rollouts that are in progress.
+type rollouts struct {
+	rolloutHost
+	store                         Store
+	controller                    Controller
+	callers                       *callers
+	events                        eventRoutes
+	arriving                      *arrivals
+	missing                       func(function string) bool
+	inFlight                      *web.Gate
+	namespaceLocks, functionLocks *web.KeyedMutex
+	revisions                     revisions
+	now                           func() time.Time
+	log                           zerolog.Logger
+
+	mu sync.Mutex
+	// splits has a pointer for each function, by its full name, which its [deployed] share. running has the
+	// rollouts, by the full name of the function.
+	splits  map[string]*atomic.Pointer[split]
+	running map[string]*running
+}
+
+// connect gives rollouts what they need of the server.
+func (r *rollouts) connect(s *Server) {
+	r.rolloutHost, r.store, r.controller, r.callers, r.events, r.arriving = s, s.store, s.controller, &s.callers, s.events, &s.arriving
+	r.inFlight, r.namespaceLocks, r.functionLocks, r.now, r.log = s.inFlight, &s.namespaceLocks, &s.functionLocks, s.now, s.log
+	r.missing = func(function string) bool { return s.restored.isMissing(function) }
+	r.revisions.log, r.revisions.now = s.log, s.now
+	var kept bool
+	if r.revisions.store, kept = s.store.(rolloutStore); !kept {
+		r.revisions.store = &memoryRollouts{}
+	}
+}
+
+// running is one rollout.
+type running struct {
+	of    address
+	split *split
+
+	mu       sync.Mutex
+	plan     rollout.Plan
+	state    rollout.State
+	revision uint64 // the candidate's
+	// why is what the rollout waits for. acting: a promotion or a removal is in progress.
+	why    string
+	acting bool
+	// orphan is since when the function is not there, zero for not.
+	orphan time.Time
+}
+
+// candidate is the address of the function that runs a's candidate.
+func (a address) candidate() address { return address{a.name + CandidateSuffix, a.namespace} }
+
+// isCandidate reports whether a is the address of a candidate, and of which function.
+func (a address) isCandidate() (of address, is bool) {
+	name, is := strings.CutSuffix(a.name, CandidateSuffix)
+	return address{name, a.namespace}, is && name != ""
+}
+
+func (d *deployed) address() address {
+	return address{d.Deployment.Service, d.Deployment.Namespace}
+}
+
+// of returns the pointer to a function's split.
+func (r *rollouts) of(name string) *atomic.Pointer[split] {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.pointer(name)
+}
+
+func (r *rollouts) pointer(name string) *atomic.Pointer[split] {
+	p := r.splits[name]
+	if p == nil {
+		if r.splits == nil {
+			r.splits, r.running = map[string]*atomic.Pointer[split]{}, map[string]*running{}
+		}
+		p = new(atomic.Pointer[split])
+		r.splits[name] = p
+	}
+	return p
+}
+
+// published begins a rollout if d is a candidate, or goes on with the one that it is of.
+func (r *rollouts) published(d *deployed) {
+	of, is := d.address().isCandidate()
+	if !is {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := r.pointer(of.full())
+	if before := r.running[of.full()]; before != nil && before.revision == d.Revision {
+		before.split.candidate.Store(d)
+		return
+	}
+	x := &split{}
+	x.candidate.Store(d)
+	r.running[of.full()] = &running{of: of, split: x, plan: planOfRollout(d.Inference.Canary), state: rollout.Begin(time.Now()), revision: d.Revision}
+	p.Store(x)
+}
+
+// withdrawn ends the rollout of a candidate that is gone.
+func (r *rollouts) withdrawn(d *deployed) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if of, is := d.address().isCandidate(); is {
+		r.pointer(of.full()).Store(nil)
+		delete(r.running, of.full())
+	}
+	if r.running[d.Name] == nil {
+		delete(r.splits, d.Name)
+	}
+}
+
+// ofFunction returns the rollout of a function, nil if there is none.
+func (r *rollouts) ofFunction(name string) *running {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.running[name]
+}
+
+func (r *rollouts) all() []*running {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Collect(maps.Values(r.running))
+}
+
+// planOfRollout is what a deployment asks for.
+func planOfRollout(c annotation.Canary) rollout.Plan {
+	c = c.Completed()
+	return rollout.Plan{Steps: c.Shares(), Mirror: c.Mirror, Margin: c.Margin / 100, MaxDifferent: c.Different / 100, Patience: c.Timeout}
+}
+
+// FollowRollouts promotes candidates and rolls them back until ctx ends.
+func FollowRollouts(ctx context.Context, s *Server) {
+	var work sync.WaitGroup
+	defer work.Wait()
+	for backoff.Wait(ctx, rolloutPause) {
+		for _, r := range s.rollouts.all() {
+			s.rollouts.look(ctx, r, time.Now(), &work)
+		}
+	}
+}
+
+// look decides about one rollout, and lets work carry out what takes longer.
+func (s *rollouts) look(ctx context.Context, r *running, now time.Time, work *sync.WaitGroup) {
+	next := r.split.candidate.Load()
+	status := s.statusOf(next)
+	present, missing := s.find(r.of)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.acting {
+		return
+	}
+	if missing == nil || s.arriving.find(r.of.full()) != nil || s.missing(r.of.full()) {
+		r.orphan = time.Time{}
+	} else if r.orphan.IsZero() {
+		r.orphan = now
+	} else if now.Sub(r.orphan) > orphanPatience {
+		r.acting = true
+		work.Go(func() { s.rollBack(ctx, r, "its function is gone") })
+		return
+	}
+	if missing == nil && present.Revision >= next.Revision { // A restart came between the promotion and the removal.
+		r.acting = true
+		work.Go(func() { _ = s.removeCandidate(ctx, r) }) // It is logged when that is tried next.
+		return
+	}
+	seen := r.split.seen()
+	if seen.Ready = status.AvailableReplicas > 0; !seen.Ready && !status.Slight {
+		seen.Problem = status.Problem
+	}
+	state, action := r.state.Decide(r.plan, seen, now)
+	r.state, r.why = state, action.Why
+	r.split.apply(state, r.plan, seen.Ready)
+	switch action.Kind {
+	case rollout.Advance:
+		s.decided(r.of, r.revision, "revision %d: %s", r.revision, action.Why)
+	case rollout.Promote:
+		r.acting = true
+		work.Go(func() { s.promote(ctx, r, action.Why) })
+	case rollout.RollBack:
+		r.acting = true
+		r.split.apply(state, rollout.Plan{}, false) // It gets no more requests from now on.
+		work.Go(func() { s.rollBack(ctx, r, action.Why) })
+	}
+}
+
+// decided adds a sentence about a rollout to the decisions about its function.
+func (s *rollouts) decided(of address, revision uint64, format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	s.events.log.Add(s.now(), of.full(), decisions.Rollout, decisions.Fields{Revision: revision, Detail: text})
+	s.log.Info().Str("function", of.full()).Uint64("revision", revision).Msg(text)
+}

@@ -1,0 +1,298 @@
+package provider
+
+import (
+	"bytes"
+	"context"
+	"math"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/faas-infer/faas-infer/instance/frame"
+	"github.com/faas-infer/faas-infer/provider/rollout"
+	"github.com/faas-infer/faas-infer/provider/web"
+)
+
+// CandidateSuffix ends the name of the function that runs a candidate: a later revision that gets a share of its
+// function's requests. Users cannot deploy such a name.
+const CandidateSuffix = "--next"
+
+// canaryHeader is the header of a request that chooses a side of a rollout: "always" is the candidate, "never" the
+// present revision.
+const canaryHeader = "X-Infer-Canary"
+
+const (
+	// maxCopies bounds the copies of requests that candidates answer at a time for one function, and maxCopied the
+	// bytes of their bodies. Requests beyond are not copied.
+	maxCopies = 16
+	maxCopied = 16 << 20
+	// copyTimeout bounds the time of a copy.
+	copyTimeout = 30 * time.Second
+	// unproven is the number of clients' requests from which on a candidate gets any number at a time. Before, it gets
+	// one, and one more for every sixteen that it has answered. So a candidate that stalls early harms few.
+	unproven = 400
+	// stride times a counter, modulo 2^64, spreads the chosen requests evenly, with no short period that a client may
+	// have, too: it is 2^64 over the golden ratio.
+	stride = 0x9E3779B97F4A7C15
+)
+
+// split divides the requests of a function between its present revision and a candidate, and counts both sides. It
+// takes no lock.
+type split struct {
+	// candidate is the function that runs the candidate.
+	candidate atomic.Pointer[deployed]
+	// share and mirror are parts of 2^64.
+	share, mirror atomic.Uint64
+	// ready: the candidate has an instance that can answer. proving: it gets one request at a time.
+	ready, proving atomic.Bool
+	// arrived and mirrored count requests, for share and mirror.
+	arrived, mirrored atomic.Uint64
+	// outstanding are the requests of clients that the candidate has, and served those that it had. copies are the
+	// copies that it has, and copied is their bytes.
+	outstanding, served, copies, copied atomic.Int64
+	present, next                       sideCounts
+	// copiedAt is when the latest copy began, in ns since 1970.
+	copiedAt            atomic.Int64
+	compared, different atomic.Uint64
+}
+
+// sideCounts is a [rollout.Side] that requests count.
+type sideCounts struct{ answered, missed, failed atomic.Uint64 }
+
+// count counts a request with a status code, and whether it missed its objective.
+func (c *sideCounts) count(code int, late bool) {
+	if code == web.StatusHungUp {
+		return
+	}
+	// A request that was refused for lack of time or room missed its objective, and nothing is wrong with its answer.
+	refused := code == http.StatusServiceUnavailable || code == http.StatusTooManyRequests
+	failed := code >= http.StatusBadRequest && !refused
+	if failed {
+		c.failed.Add(1)
+	}
+	if failed || refused || late {
+		c.missed.Add(1)
+	}
+	c.answered.Add(1)
+}
+
+// side returns the counts. Answered is read last, so it is never the smallest.
+func (c *sideCounts) side() rollout.Side {
+	s := rollout.Side{Failed: c.failed.Load()}
+	s.Missed = c.missed.Load()
+	s.Answered = c.answered.Load()
+	return s
+}
+
+// seen returns what was counted.
+func (x *split) seen() rollout.Seen {
+	s := rollout.Seen{Different: x.different.Load()}
+	s.Compared = x.compared.Load()
+	s.Candidate, s.Stable = x.next.side(), x.present.side()
+	return s
+}
+
+// apply sets the shares of a state.
+func (x *split) apply(s rollout.State, p rollout.Plan, ready bool) {
+	x.ready.Store(ready)
+	x.proving.Store(s.Phase == rollout.Proving)
+	x.share.Store(threshold(s.Share(p)))
+	mirror := uint64(0)
+	if s.Phase == rollout.Proving || s.Phase == rollout.Sharing {
+		mirror = threshold(p.Mirror)
+	}
+	x.mirror.Store(mirror)
+}
+
+// threshold is a percentage as a part of 2^64.
+func threshold(percent int) uint64 {
+	if percent >= 100 {
+		return math.MaxUint64
+	}
+	return math.MaxUint64 / 100 * uint64(percent)
+}
+
+// enter chooses the candidate for a request, and counts it as outstanding until leave. It returns nil for the present
+// revision. copies: the candidate proves itself with copies of requests, not with requests.
+func (x *split) enter(h http.Header, copies bool) *deployed {
+	d := x.candidate.Load()
+	if d == nil || !x.ready.Load() {
+		return nil
+	}
+	chosen := false
+	switch asked := h.Get(canaryHeader); {
+	case asked == "always":
+		chosen = true
+	case asked == "never":
+	case x.proving.Load():
+		chosen = !copies
+	default:
+		chosen = x.arrived.Add(1)*stride < x.share.Load()
+	}
+	if !chosen {
+		return nil
+	}
+	limit := int64(math.MaxInt64)
+	if n := x.served.Load(); x.proving.Load() && !copies {
+		limit = 1
+	} else if n < unproven {
+		limit = 1 + n/16
+	}
+	if x.outstanding.Add(1) > limit {
+		x.outstanding.Add(-1)
+		return nil
+	}
+	return d
+}
+
+func (x *split) leave() {
+	x.served.Add(1)
+	x.outstanding.Add(-1)
+}
+
+// invoke answers a request for a model's function with one of the revisions. A request that the candidate fails to
+// answer well is answered by the present one.
+func (d *deployed) invoke(ctx context.Context, req *frame.Request) (*frame.Response, error) {
+	x := d.rollout.Load()
+	if x == nil {
+		return d.dispatcher.Invoke(ctx, req)
+	}
+	if next := x.enter(req.Header, true); next != nil {
+		resp, err := x.tryCandidate(ctx, next, req)
+		if resp != nil || ctx.Err() != nil {
+			return resp, err
+		}
+	}
+	replay := x.copyOf(req)
+	resp, err := d.dispatcher.Invoke(ctx, req)
+	code, late := outcome(resp, err)
+	x.present.count(code, late)
+	if replay != nil {
+		x.mirrorTo(replay, d, resp)
+	}
+	return resp, err
+}
+
+// tryCandidate lets the candidate answer a request. It returns nothing if the present revision must answer it.
+func (x *split) tryCandidate(ctx context.Context, next *deployed, req *frame.Request) (*frame.Response, error) {
+	defer x.leave()
+	// The candidate gets a copy: an instance that is lost may still be reading it when the present revision answers.
+	resp, err := next.dispatcher.Invoke(ctx, cloned(req))
+	if ctx.Err() != nil {
+		return resp, err
+	}
+	code, late := outcome(resp, err)
+	x.next.count(code, late)
+	if err == nil && code < http.StatusInternalServerError {
+		return resp, nil
+	}
+	ran := err == nil || code != http.StatusServiceUnavailable && code != http.StatusTooManyRequests
+	if ran && (next.Inference.Once || req.Once) {
+		if resp == nil {
+			resp, err = nil, web.Refuse(code, "%v", err)
+		}
+		return resp, err
+	}
+	return nil, nil
+}
+
+// outcome is the status code of an answer or error, and whether it was late.
+func outcome(resp *frame.Response, err error) (code int, late bool) {
+	if err != nil {
+		return web.StatusOf(err), false
+	}
+	return resp.Status, resp.Late
+}
+
+// cloned returns a copy of a request that shares nothing with it which a dispatcher changes or keeps.
+func cloned(req *frame.Request) *frame.Request {
+	c := *req
+	c.Header, c.Body = req.Header.Clone(), bytes.Clone(req.Body)
+	return &c
+}
+
+// copyOf returns a copy of a request for the candidate, nil if it gets none. [split.mirrorTo] ends it.
+func (x *split) copyOf(req *frame.Request) *frame.Request {
+	next := x.candidate.Load()
+	if next == nil || !x.ready.Load() || next.Inference.Once || req.Once {
+		return nil
+	}
+	limit := int64(maxCopies)
+	mirrored := x.mirror.Load() > 0 && x.mirrored.Add(1)*stride < x.mirror.Load()
+	if x.proving.Load() {
+		mirrored, limit = true, 1
+	}
+	if !mirrored {
+		return nil
+	}
+	now := time.Now().UnixNano()
+	if begun := x.copiedAt.Load(); x.proving.Load() && x.copies.Load() > 0 && next.Inference.SLO > 0 && now-begun > int64(next.Inference.SLO) {
+		// The copy that it has is late, so this one would be, too: else a candidate that stalls would be seen only
+		// between its stalls.
+		x.next.count(http.StatusServiceUnavailable, true)
+		return nil
+	}
+	size := int64(len(req.Body))
+	if x.copies.Add(1) > limit || x.copied.Add(size) > maxCopied {
+		x.endCopy(size)
+		return nil
+	}
+	x.copiedAt.Store(now)
+	c := cloned(req)
+	c.Sink, c.Trace = nil, nil
+	return c
+}
+
+func (x *split) endCopy(size int64) {
+	x.copies.Add(-1)
+	x.copied.Add(-size)
+}
+
+// mirrorTo lets the candidate answer a copy in the background, and compares its answer with that of the present
+// revision, of which it keeps nothing.
+func (x *split) mirrorTo(replay *frame.Request, d *deployed, answer *frame.Response) {
+	size := int64(len(replay.Body))
+	next := x.candidate.Load()
+	if next == nil {
+		x.endCopy(size)
+		return
+	}
+	var want rollout.Answer
+	if compares := x.mirror.Load() > 0 && answer != nil && answer.Status < http.StatusBadRequest; compares {
+		want = rollout.Answer{Status: answer.Status, Type: answer.Header.Get("Content-Type"), Body: bytes.Clone(answer.Body)}
+	}
+	go func() {
+		defer x.endCopy(size)
+		ctx, cancel := context.WithTimeout(context.Background(), copyTimeout)
+		defer cancel()
+		resp, err := next.dispatcher.Invoke(ctx, replay)
+		code, late := outcome(resp, err)
+		x.next.count(code, late)
+		if want.Status == 0 || err != nil || code >= http.StatusInternalServerError {
+			return
+		}
+		if !rollout.Alike(want, rollout.Answer{Status: resp.Status, Type: resp.Header.Get("Content-Type"), Body: resp.Body}) {
+			x.different.Add(1)
+		}
+		x.compared.Add(1)
+	}()
+}
+
+// forwardSplit lets an ordinary function's forwarder answer one request with one of the revisions. Bodies stream, so the
+// present revision does not answer what the candidate failed to answer.
+func (d *deployed) forwardSplit(w http.ResponseWriter, r *http.Request, path string, waited time.Duration, keep func(n int64) error) (code int) {
+	x := d.rollout.Load()
+	if x == nil {
+		return d.forwarder.Forward(w, r, path, waited, keep)
+	}
+	to, counts := d.forwarder, &x.present
+	if next := x.enter(r.Header, false); next != nil {
+		defer x.leave()
+		if next.forwarder != nil {
+			to, counts = next.forwarder, &x.next
+		}
+	}
+	code = to.Forward(w, r, path, waited, keep)
+	counts.count(code, false)
+	return code
+}
