@@ -33,6 +33,11 @@ func TestRelease(t *testing.T) {
 	if first != second || strings.Count(first, "\n") < 8 {
 		t.Errorf("the release in one directory:\n%sin another:\n%s", first, second)
 	}
+	// A link leads out of a chart that is alone.
+	chart := filepath.Join(made[0], "faas-infer-chart-"+version[1:]+".tgz")
+	if out, err := exec.Command("tar", "-tvzf", chart).CombinedOutput(); err != nil || strings.Contains(string(out), " -> ") {
+		t.Errorf("the chart: %v:\n%s", err, out)
+	}
 	prefix := t.TempDir()
 	install := func() (string, error) {
 		script := filepath.Join(made[0], "install.sh")

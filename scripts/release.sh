@@ -202,11 +202,11 @@ build_charts() {
 	provider=$(grep "/provider:$version@" "$out/images.txt") || fail "dist/$version/images.txt has no image of the provider: make the images first"
 	digest=${provider#*@}
 	mkdir -p "$work/chart" "$work/faas-infer-$version-kustomize"
-	cp -r yaml/chart/faas-infer "$work/chart"
+	cp -rL yaml/chart/faas-infer "$work/chart" # Its files are links to those of kubectl.
 	dir=$work/chart/faas-infer
 	sed -i "s|^version: .*|version: $number|; s|^appVersion: .*|appVersion: $version|" "$dir/Chart.yaml"
-	sed -i "/^image:/,/^[a-zA-Z]/ { s|repository: .*|repository: $registry/provider|; s|digest: \"\"|digest: \"$digest\"|
-		s|tag: \"\" # the chart's appVersion if empty|tag: \"$version@$digest\"| }" "$dir/values.yaml"
+	sed -i "/^image:/,/^[a-zA-Z]/ { s|repository: .*|repository: $registry/provider|; s|digest: \"\"|digest: \"$digest\"| }" \
+		"$dir/values.yaml"
 	sed -i "s|registry.example.com/faas-infer/|$registry/|" "$dir/values.yaml"
 	grep -q "$digest" "$dir/values.yaml" || fail "values.yaml did not take the image's digest"
 	chmod -R u=rwX,go=rX "$work/chart"
@@ -216,6 +216,7 @@ build_charts() {
 	cp -r yaml/. "$dir"
 	rm -r "$dir/chart"
 	sed -i "s|newName: registry.example.com/faas-infer/|newName: $registry/|; s|newTag: latest|digest: $digest|
+		s|app.kubernetes.io/version: latest|app.kubernetes.io/version: $version|
 		s|Set these to the registry to which you pushed the images of .make images.\.|The images of $version.|" "$dir/kustomization.yaml"
 	sed -i "s|registry.example.com/faas-infer/base:latest|$registry/base:$version|" "$dir/options/builder/kustomization.yaml"
 	grep -q "$digest" "$dir/kustomization.yaml" || fail "kustomization.yaml did not take the image's digest"
