@@ -53,7 +53,7 @@ LIST_FLAKY := $(if $(filter file,$(origin FAAS_INFER_FLAKY)),[[ ! -e bin/flaky ]
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: ## Build all, deploy stack.yml, send load for 20 s, print a table
@@ -204,6 +204,15 @@ versitygw: ## Build versitygw, a server of S3 for tests, into the user's cache
 .PHONY: grpcurl
 grpcurl: ## Build grpcurl into the user's cache
 	@$(TIMED) "grpcurl" scripts/grpcurl.sh >/dev/null
+
+# As scripts/release.sh --help says.
+.PHONY: release
+release: ## Make the release VERSION=v1.2.3 in dist/: programs, packages, images, chart, checksums, signature
+	@scripts/release.sh "$(VERSION)"
+
+.PHONY: test-arm64
+test-arm64: ## Test the program for arm64 under qemu: its packages, model check, a first function
+	@$(TIMED) "tests for arm64" scripts/test-arm64.sh
 
 .PHONY: images
 images: ## Build the container images of faas-infer into dist/ (scripts/image.sh --push pushes them)

@@ -90,3 +90,11 @@ func TestHelpShowsTheUsefulFlags(t *testing.T) {
 		}
 	}
 }
+
+// The configuration of the Debian package is one that "up" reads.
+func TestConfigOfTheRelease(t *testing.T) {
+	out, err := execute(t, "config", "show", "--config", "../scripts/release/config.yaml", "-o", "json")
+	if err != nil || !strings.Contains(out, `"listen": "127.0.0.1:8080"`) || !strings.Contains(out, `"stack": ""`) {
+		t.Errorf("%v: %s", err, out)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"net/http"
 	"net/url"
@@ -53,6 +54,10 @@ func (f stackFunction) slo() time.Duration {
 // readStack reads a stack.yml with faas-cli's own parser, by name, and the gateway that it names.
 func readStack(file string) (out []stackFunction, gateway string, err error) {
 	services, err := parseStack(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, "", fmt.Errorf("there is no %s in this directory: name a file of functions with --stack FILE, "+
+			"or start without functions with --stack \"\"", file)
+	}
 	if err != nil {
 		return nil, "", fmt.Errorf("read %s: %w", file, err)
 	}

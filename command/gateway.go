@@ -63,7 +63,8 @@ func gatewayDir() (string, error) {
 	}
 	dir := filepath.Join(cache, "faas-infer", "gateway", gatewayVersion)
 	if _, err := os.Stat(filepath.Join(dir, "gateway")); err != nil {
-		return "", fmt.Errorf("the OpenFaaS gateway has not been built: %w; run make gateway", err)
+		return "", fmt.Errorf("the OpenFaaS gateway has not been built: %w; run `make gateway` in a checkout of faas-infer, "+
+			"or start without --gateway stock", err)
 	}
 	return dir, nil
 }

@@ -42,7 +42,7 @@ an objective is an ordinary function: any program, with one answer for each requ
 		SilenceUsage:  true,
 	}
 	if report.Commit != "" {
-		root.Version = report.Commit
+		root.Version = report.ReleaseOrCommit()
 	}
 	root.SetFlagErrorFunc(wrongFlag)
 	root.AddCommand(

@@ -26,14 +26,13 @@ a change or a removal made since the last start.
 With --demo, up sends the functions an open-loop Poisson load, prints a table, and stops.
 
 With --gateway stock, up also starts the stock OpenFaaS gateway in front of the provider,
-which has a web interface. "make gateway" builds it on this machine. It is under the OpenFaaS
-Community Edition licence, which limits commercial use. It listens on ports 8080 and 8082, and
-the provider at 127.0.0.1:8081 unless --listen gives another address.
+which has a web interface. "make gateway" in a checkout of faas-infer builds it on this machine. It
+is under the OpenFaaS Community Edition licence, which limits commercial use. It listens on ports
+8080 and 8082, and the provider at 127.0.0.1:8081 unless --listen gives another address.
 
 --help shows the flags that people use most, --help-all shows all. They can be in a YAML file, too:
 see "faas-infer config".`,
-		Example: `  make up
-  faas-infer up --demo --rate 400,800 --duration 20s
+		Example: `  faas-infer up --demo --rate 400,800 --duration 20s
   faas-infer up --stack my/stack.yml --policy infless
   faas-infer up --gateway stock
   faas-infer up --config faas-infer.yaml`,

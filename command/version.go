@@ -11,6 +11,8 @@ import (
 
 // ownVersions are the versions of this program and of what it runs with.
 type ownVersions struct {
+	// Release is "" in a build that is no release.
+	Release     string `json:"release,omitempty"`
 	Commit      string `json:"commit"`
 	Go          string `json:"go"`
 	Platform    string `json:"platform"`
@@ -27,10 +29,20 @@ func newVersionCommand() *cobra.Command {
 		Example: "  faas-infer version\n  faas-infer version -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			v := ownVersions{report.Version(), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH, onnxruntime.LibraryVersion, onnxruntime.CUDAVersion}
+			v := ownVersions{
+				Release:     report.Release,
+				Commit:      report.Version(),
+				Go:          runtime.Version(),
+				Platform:    runtime.GOOS + "/" + runtime.GOARCH,
+				ONNXRuntime: onnxruntime.LibraryVersion,
+				CUDA:        onnxruntime.CUDAVersion,
+			}
 			return out.Print(c.OutOrStdout(), v, func() *report.Table {
 				t := &report.Table{Columns: []report.Column{{Title: "PART"}, {Title: "VERSION"}}}
-				t.Add("faas-infer", v.Commit)
+				if v.Release != "" {
+					t.Add("faas-infer", v.Release)
+				}
+				t.Add("Commit", v.Commit)
 				t.Add("Go", v.Go+" "+v.Platform)
 				t.Add("ONNX Runtime", v.ONNXRuntime)
 				t.Add("ONNX Runtime for GPUs", v.CUDA)

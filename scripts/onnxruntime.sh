@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Fetches the ONNX Runtime library that instances load from its wheel on PyPI, checks it
-# and prints its path. Only prints the path if the library is there already.
+# and prints its path. Only prints the path if the library is there already. Without cuda it
+# is "faas-infer setup", for scripts and tests.
 #
 #   scripts/onnxruntime.sh            into $XDG_CACHE_HOME/faas-infer
 #   scripts/onnxruntime.sh cuda       the build for GPUs, beside it the libraries of CUDA and
@@ -10,9 +11,6 @@
 set -euo pipefail
 
 version=1.32.0
-wheel=onnxruntime-$version-cp311-cp311-manylinux_2_28_x86_64.whl
-wheel_sha256=5a34fc4dfeb5a7b4a74c95dcba1e773d722abda720b474edf1b0c419dc6d163d
-library_sha256=6c1585d1bbf45b0712ea4a21b705c5fcb4ba04ff2e30f1fbf81a49faf658638f
 # The build for GPUs has releases of its own; this is the newest on PyPI.
 cuda_version=1.31.1
 # The wheels of the build for GPUs with their checksums, the same as of the images.
@@ -42,8 +40,14 @@ if [[ -r $library ]]; then
 	exit 0
 fi
 
+if [[ $variant == cpu ]]; then
+	cd "$(dirname "$(readlink -f "$0")")/.."
+	CGO_ENABLED=1 go run -buildvcs=false -trimpath . setup >&2
+	echo "$library"
+	exit
+fi
 if [[ $(uname -s)-$(uname -m) != Linux-x86_64 ]]; then
-	echo "ONNX Runtime $version is tested on Linux on x86_64 only; set FAAS_INFER_ONNXRUNTIME to the path of your own library." >&2
+	echo "PyPI has ONNX Runtime for GPUs for Linux on x86_64 only." >&2
 	exit 1
 fi
 
@@ -64,30 +68,20 @@ install_file() {
 	mv "$2" "$folder/$3"
 }
 
-if [[ $variant == cuda ]]; then
-	echo "Fetching ONNX Runtime $version for GPUs with CUDA and cuDNN (1.3 GB) from PyPI, under NVIDIA's licences" >&2
-	platforms=()
-	for glibc in 2_28 2_27 2_17 2_12 2_5; do platforms+=(--platform "manylinux_${glibc}_x86_64"); done
-	download --no-cache-dir --python-version 312 "${platforms[@]}" --require-hashes --requirement "$cuda_wheels"
-	for fetched in "$work"/*.whl; do
-		name=$(basename "$fetched")
-		python3 -m zipfile -e "$fetched" "$work/wheel"
-		rm "$fetched"
-		for licence in "$work/wheel/${name%%-*}"-*.dist-info/licenses/*icense* "$work/wheel/onnxruntime/LICENSE"; do
-			[[ ! -r $licence ]] || install_file 0644 "$licence" "LICENSE.${name%%-*}.txt"
-		done
-		for file in "$work"/wheel/nvidia/*/lib/*.so* "$work"/wheel/onnxruntime/capi/libonnxruntime_providers_{shared,cuda}.so; do
-			[[ ! -r $file ]] || install_file 0755 "$file" "$(basename "$file")"
-		done
+echo "Fetching ONNX Runtime $version for GPUs with CUDA and cuDNN (1.3 GB) from PyPI, under NVIDIA's licences" >&2
+platforms=()
+for glibc in 2_28 2_27 2_17 2_12 2_5; do platforms+=(--platform "manylinux_${glibc}_x86_64"); done
+download --no-cache-dir --python-version 312 "${platforms[@]}" --require-hashes --requirement "$cuda_wheels"
+for fetched in "$work"/*.whl; do
+	name=$(basename "$fetched")
+	python3 -m zipfile -e "$fetched" "$work/wheel"
+	rm "$fetched"
+	for licence in "$work/wheel/${name%%-*}"-*.dist-info/licenses/*icense* "$work/wheel/onnxruntime/LICENSE"; do
+		[[ ! -r $licence ]] || install_file 0644 "$licence" "LICENSE.${name%%-*}.txt"
 	done
-	install_file 0755 "$work/wheel/onnxruntime/capi/libonnxruntime.so.$version" libonnxruntime.so
-else
-	echo "Fetching ONNX Runtime $version (28 MB) from PyPI" >&2
-	download --python-version 311 --platform manylinux_2_28_x86_64 "onnxruntime==$version"
-	echo "$wheel_sha256  $work/$wheel" | sha256sum --check --quiet >&2
-	python3 -m zipfile -e "$work/$wheel" "$work/wheel"
-	fetched=$work/wheel/onnxruntime/capi/libonnxruntime.so.$version
-	echo "$library_sha256  $fetched" | sha256sum --check --quiet >&2
-	install_file 0755 "$fetched" libonnxruntime.so
-fi
+	for file in "$work"/wheel/nvidia/*/lib/*.so* "$work"/wheel/onnxruntime/capi/libonnxruntime_providers_{shared,cuda}.so; do
+		[[ ! -r $file ]] || install_file 0755 "$file" "$(basename "$file")"
+	done
+done
+install_file 0755 "$work/wheel/onnxruntime/capi/libonnxruntime.so.$version" libonnxruntime.so
 echo "$library"

@@ -179,7 +179,7 @@ func (f *Flags) define(flags *pflag.FlagSet) {
 	flags.Int64Var(&f.bodyLimit, "body-limit", instance.DefaultBodyLimit, "maximum size of a request's body in bytes")
 	flags.Int64Var(&f.memory, "memory", 0, "memory that the instance may use in bytes, 0 for no limit; a batch that needs more fails, but the process survives")
 	flags.DurationVar(&f.WarmUp, "warm-up", 20*time.Millisecond, "run one row before ready, unless the run is known to take longer than this: a request that waits for the instance would also wait for the run")
-	flags.StringVar(&f.Library, "onnxruntime", "", "the ONNX Runtime library (default $"+onnxruntime.LibraryEnv+", or the one that `make onnxruntime` installs)")
+	flags.StringVar(&f.Library, "onnxruntime", "", "the ONNX Runtime library (default $"+onnxruntime.LibraryEnv+", or the one that faas-infer setup installs)")
 	flags.StringVar(&f.Device, "device", automatic, "device for an ONNX model: cpu, cuda, or auto, which is cuda if the instance has a share of a GPU")
 	flags.IntVar(&f.Concurrency, "concurrency", 1, "number of batches that run at the same time; an instance of a whole model runs one")
 }

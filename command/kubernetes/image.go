@@ -28,7 +28,7 @@ image. Credentials for registries come from docker's or podman's login.`,
   faas-infer-kubernetes image function mnist.onnx --base registry.example.com/faas-infer/base:latest --push registry.example.com/team/mnist:v1
   faas-infer-kubernetes image provider --tar provider.tar`,
 	}
-	c.AddCommand(newBaseCommand(), newProviderImageCommand(), newFunctionImageCommand(), newPushCommand())
+	c.AddCommand(newBaseCommand(), newProviderImageCommand(), newFunctionImageCommand(), newIndexCommand(), newPushCommand())
 	return c
 }
 
@@ -188,28 +188,5 @@ the same version of Python, and get a layer of their own.`,
 	to.register(c.Flags(), "")
 	c.Flags().Lookup("name").Usage += " (default faas-infer/NAME:latest, by the bundle's name)"
 	from.registerBase(c.Flags())
-	return c
-}
-
-func newPushCommand() *cobra.Command {
-	var to output
-	c := &cobra.Command{
-		Use:   "push FILE.tar NAME",
-		Short: "Push the image in a tar to a registry",
-		Example: `  faas-infer-kubernetes image base --tar base.tar
-  faas-infer-kubernetes image push base.tar registry.example.com/faas-infer/base:latest`,
-		Args: cobra.ExactArgs(2),
-		RunE: func(c *cobra.Command, args []string) error {
-			images, err := image.ReadFile(args[0])
-			if err != nil {
-				return err
-			}
-			if len(images) > 1 {
-				return fmt.Errorf("%s has %d images: give a file with one image", args[0], len(images))
-			}
-			return to.send(c, args[1], images[0].Image)
-		},
-	}
-	c.Flags().StringSliceVar(&to.plain, "plain-registry", nil, plainUsage)
 	return c
 }

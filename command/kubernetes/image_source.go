@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -20,13 +22,18 @@ import (
 // source says which base image to build on, or how to build it.
 type source struct {
 	base, packages, program, library string
-	shell, python                    bool
+	// architecture is that of the image, by Go's name.
+	architecture  string
+	shell, python bool
 }
 
 func (s *source) register(flags *pflag.FlagSet) {
 	flags.StringVar(&s.packages, "packages", "", "directory that caches Debian's packages (default: in the user's cache)")
 	flags.StringVar(&s.program, "program", "", "the program faas-infer (default: the one beside this program)")
-	flags.StringVar(&s.library, "onnxruntime", "", "the ONNX Runtime library (default $"+onnxruntime.LibraryEnv+", or the one that make onnxruntime installs)")
+	flags.StringVar(&s.library, "onnxruntime", "", "the ONNX Runtime library (default $"+onnxruntime.LibraryEnv+", or the one that faas-infer setup installs)")
+	flags.StringVar(&s.architecture, "architecture", runtime.GOARCH,
+		"architecture of the image: "+strings.Join(onnxruntime.Architectures(), " or ")+
+			"; for another than this machine's, give the programs of that, too")
 	flags.BoolVar(&s.shell, "shell", false, "add a shell and the usual commands, for functions that are scripts")
 	flags.BoolVar(&s.python, "python", false, "add Debian's Python, for models in Python and for the provider that measures them")
 }
@@ -46,7 +53,7 @@ func (s *source) image(ctx context.Context, plain []string) (v1.Image, error) {
 		if err != nil {
 			return nil, err
 		}
-		return images[0].Image, nil
+		return image.OnPlatform(images, s.architecture)
 	}
 	if strings.HasSuffix(s.base, ".tar") {
 		return nil, fmt.Errorf("--base %s: there is no such file", s.base)
@@ -55,6 +62,14 @@ func (s *source) image(ctx context.Context, plain []string) (v1.Image, error) {
 }
 
 func (s *source) make(ctx context.Context) (v1.Image, error) {
+	if !slices.Contains(onnxruntime.Architectures(), s.architecture) {
+		known := strings.Join(onnxruntime.Architectures(), " or ")
+		return nil, fmt.Errorf("--architecture %s: it must be %s", s.architecture, known)
+	}
+	foreign := s.architecture != runtime.GOARCH
+	if foreign && s.program == "" {
+		return nil, fmt.Errorf("--program is missing: the image for %s needs faas-infer for %[1]s", s.architecture)
+	}
 	if s.program == "" {
 		own, err := os.Executable()
 		if err != nil {
@@ -71,11 +86,28 @@ func (s *source) make(ctx context.Context) (v1.Image, error) {
 	}
 	if s.library == "" {
 		var err error
-		if s.library, err = onnxruntime.LibraryPath(); err != nil {
+		if s.library, err = s.defaultLibrary(); err != nil {
 			return nil, err
 		}
 	}
-	return debian.Function{Packages: s.packages, Program: s.program, Library: s.library, Shell: s.shell, Python: s.python, Revision: report.Commit}.Image(ctx)
+	return debian.Function{
+		Packages:     s.packages,
+		Architecture: s.architecture,
+		Program:      s.program,
+		Library:      s.library,
+		Shell:        s.shell,
+		Python:       s.python,
+		Version:      report.Release,
+		Revision:     report.Commit,
+	}.Image(ctx)
+}
+
+// defaultLibrary returns the path of ONNX Runtime for the image's architecture.
+func (s *source) defaultLibrary() (string, error) {
+	if s.architecture == runtime.GOARCH {
+		return onnxruntime.LibraryPath()
+	}
+	return onnxruntime.InstalledPath(s.architecture)
 }
 
 // openBundle opens a bundle's directory. From a model file it makes a temporary bundle,

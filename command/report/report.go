@@ -5,6 +5,7 @@ package report
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -111,3 +112,9 @@ func Version() string {
 
 // Commit is set by the Makefile with -ldflags.
 var Commit string
+
+// Release is the version of a release, as v1.2.3. "make release" sets it with -ldflags; it is "" in other builds.
+var Release string
+
+// ReleaseOrCommit returns the version of a release, and the commit of another build.
+func ReleaseOrCommit() string { return cmp.Or(Release, Version()) }

@@ -27,7 +27,7 @@ var ErrDevice = errors.New("the device cuda cannot be used")
 
 // refused wraps an error in ErrDevice and says what CUDA needs.
 func refused(err error) error {
-	return fmt.Errorf("%w: %w; it needs a GPU, NVIDIA's driver, and the GPU build of ONNX Runtime %s with CUDA and cuDNN (run `make onnxruntime-cuda`, or build the template onnx-infer with --build-arg VARIANT=cuda)", ErrDevice, err, onnxruntime.CUDAVersion)
+	return fmt.Errorf("%w: %w; it needs a GPU, NVIDIA's driver, and the GPU build of ONNX Runtime %s with CUDA and cuDNN (run `make onnxruntime-cuda` in a checkout of faas-infer, or build the template onnx-infer with --build-arg VARIANT=cuda)", ErrDevice, err, onnxruntime.CUDAVersion)
 }
 
 // failed turns a message of our C code into an error, nil for none.
@@ -83,7 +83,7 @@ func Installed() (version int, err error) {
 	folder := filepath.Dir(path)
 	const provider = "libonnxruntime_providers_cuda.so"
 	if _, err := os.Stat(filepath.Join(folder, provider)); err != nil {
-		return 0, fmt.Errorf("ONNX Runtime's library %s is not a build for GPUs: there is no %s beside it (run `make onnxruntime-cuda`, or set %s to such a build)", path, provider, onnxruntime.LibraryEnv)
+		return 0, fmt.Errorf("ONNX Runtime's library %s is not a build for GPUs: there is no %s beside it (run `make onnxruntime-cuda` in a checkout of faas-infer, or set %s to such a build)", path, provider, onnxruntime.LibraryEnv)
 	}
 	found, err := filepath.Glob(filepath.Join(folder, "libcudart.so.*"))
 	for _, file := range found {

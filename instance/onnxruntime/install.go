@@ -1,7 +1,9 @@
 package onnxruntime
 
 import (
+	"archive/tar"
 	"archive/zip"
+	"compress/gzip"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -12,20 +14,84 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"runtime"
 	"strings"
 )
 
-// wheelName is the wheel on PyPI that scripts/onnxruntime.sh fetches for CPUs, wheelSum and librarySum are the
-// SHA-256 of it and of the library in it.
-const (
-	wheelName  = "onnxruntime-" + LibraryVersion + "-cp311-cp311-manylinux_2_28_x86_64.whl"
-	wheelSum   = "5a34fc4dfeb5a7b4a74c95dcba1e773d722abda720b474edf1b0c419dc6d163d"
-	librarySum = "6c1585d1bbf45b0712ea4a21b705c5fcb4ba04ff2e30f1fbf81a49faf658638f"
-	inWheel    = "onnxruntime/capi/libonnxruntime.so." + LibraryVersion
-)
+// release is the library for one architecture, in the wheel on PyPI for one platform.
+type release struct {
+	// platform is the platform tag of the wheel, and architecture Go's name of it.
+	platform, architecture string
+	// wheelSum and librarySum are the SHA-256 of the wheel and of the library in it.
+	wheelSum, librarySum string
+}
+
+// releases are the builds of the library for CPUs with which this program is tested.
+var releases = []release{
+	{
+		platform:     "manylinux_2_28_x86_64",
+		architecture: "amd64",
+		wheelSum:     "5a34fc4dfeb5a7b4a74c95dcba1e773d722abda720b474edf1b0c419dc6d163d",
+		librarySum:   "6c1585d1bbf45b0712ea4a21b705c5fcb4ba04ff2e30f1fbf81a49faf658638f",
+	},
+	{
+		platform:     "manylinux_2_28_aarch64",
+		architecture: "arm64",
+		wheelSum:     "2303372a85299b6757b0e11e1cbf13e410ddf7e10c37f4b37e99d1c90e7daf7c",
+		librarySum:   "49852228a93995158b2a813d4df487d47a1b76b0eaa894507ef49e91b6d7954a",
+	},
+}
+
+// inWheel is the path of the library in a wheel.
+const inWheel = "onnxruntime/capi/libonnxruntime.so." + LibraryVersion
+
+// Architectures lists the architectures for which Fetch and Install know the library, by Go's names.
+func Architectures() (names []string) {
+	for _, b := range releases {
+		names = append(names, b.architecture)
+	}
+	return names
+}
+
+// WheelPlatform returns the platform tag of an architecture's wheel on PyPI, "" if there is none.
+func WheelPlatform(architecture string) string {
+	b, err := releaseFor(architecture)
+	if err != nil {
+		return ""
+	}
+	return b.platform
+}
+
+// WheelName returns the name of an architecture's wheel on PyPI.
+func WheelName(architecture string) string {
+	return "onnxruntime-" + LibraryVersion + "-cp311-cp311-" + WheelPlatform(architecture) + ".whl"
+}
+
+func releaseFor(architecture string) (release, error) {
+	for _, b := range releases {
+		if b.architecture == architecture {
+			return b, nil
+		}
+	}
+	return release{}, fmt.Errorf("ONNX Runtime %s is tested on %s only, this is %s: set %s to the path of a library of your own",
+		LibraryVersion, strings.Join(Architectures(), " and "), architecture, LibraryEnv)
+}
+
+// InstalledPath returns the path where Install puts the library of an architecture. LibraryPath returns the
+// same for that of this machine, unless the environment names another library.
+func InstalledPath(architecture string) (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("there is no cache folder: %w; set XDG_CACHE_HOME", err)
+	}
+	if architecture == runtime.GOARCH {
+		return libraryIn(cache), nil
+	}
+	return filepath.Join(cache, "faas-infer", "onnxruntime", LibraryVersion+"-"+architecture, "libonnxruntime.so"), nil
+}
 
 // maxWheel and maxIndex are the maximum sizes of a wheel and of an index's page in bytes.
 const (
@@ -39,9 +105,14 @@ const DefaultIndex = "https://pypi.org/simple"
 // ErrNoNetwork is wrapped by Fetch's error if the index cannot be reached.
 var ErrNoNetwork = errors.New("no network")
 
-// Fetch downloads the wheel of the library for CPUs from a Python package index and returns the path of the
-// library that Install makes of it. progress, which may be nil, is called with the bytes so far and in all.
-func Fetch(ctx context.Context, index string, progress func(done, total int)) (string, error) {
+// Fetch downloads the wheel of the library for CPUs of an architecture from a Python package index and returns
+// the path of the library that Install makes of it. progress, which may be nil, is called with the bytes so far
+// and in all.
+func Fetch(ctx context.Context, index, architecture string, progress func(done, total int)) (string, error) {
+	if _, err := releaseFor(architecture); err != nil {
+		return "", err
+	}
+	wheelName := WheelName(architecture)
 	page := strings.TrimSuffix(index, "/") + "/onnxruntime/"
 	response, err := get(ctx, page)
 	if err != nil {
@@ -80,7 +151,7 @@ func Fetch(ctx context.Context, index string, progress func(done, total int)) (s
 	if _, err := io.Copy(wheel, body); err != nil {
 		return "", fmt.Errorf("%w: %s broke off after %d bytes: %w", ErrNoNetwork, wheelName, done, err)
 	}
-	return Install(wheel.Name())
+	return Install(wheel.Name(), architecture)
 }
 
 // counter is a writer that counts.
@@ -111,18 +182,19 @@ func get(ctx context.Context, at string) (*http.Response, error) {
 	return response, nil
 }
 
-// Install puts the library of a file where LibraryPath expects it and returns that path. The file is the
-// wheel or the library itself. Both must have the sums of the version that this program is tested with. A
-// library that is there already is replaced as a whole or not at all.
-func Install(file string) (string, error) {
-	if runtime.GOOS+"/"+runtime.GOARCH != "linux/amd64" {
-		return "", fmt.Errorf("ONNX Runtime %s is tested on linux/amd64 only, this is %s/%s: set %s to the path of a library of your own", LibraryVersion, runtime.GOOS, runtime.GOARCH, LibraryEnv)
-	}
-	cache, err := os.UserCacheDir()
+// Install puts the library of a file where InstalledPath expects it and returns that path. The file is the wheel
+// of the architecture, the library itself, or a compressed tar (.tgz) with the library in it. The library must
+// have the sum of the version that this program is tested with. A library that is there already is replaced as
+// a whole or not at all.
+func Install(file, architecture string) (string, error) {
+	b, err := releaseFor(architecture)
 	if err != nil {
-		return "", fmt.Errorf("there is no cache folder: %w; set XDG_CACHE_HOME", err)
+		return "", err
 	}
-	path := libraryIn(cache)
+	to, err := InstalledPath(architecture)
+	if err != nil {
+		return "", err
+	}
 	f, err := os.Open(file)
 	if err != nil {
 		return "", err
@@ -134,9 +206,9 @@ func Install(file string) (string, error) {
 	}
 	var library io.Reader = f
 	switch sum {
-	case librarySum:
+	case b.librarySum:
 		_, err = f.Seek(0, io.SeekStart)
-	case wheelSum:
+	case b.wheelSum:
 		var archive *zip.ReadCloser
 		if archive, err = zip.OpenReader(file); err != nil {
 			break
@@ -144,16 +216,44 @@ func Install(file string) (string, error) {
 		defer archive.Close()
 		library, err = archive.Open(inWheel)
 	default:
-		return "", fmt.Errorf("%s has the SHA-256 %s: it must be %s (%s) or its library (%s)", file, sum, wheelName, wheelSum, librarySum)
+		if library = inTar(f); library == nil {
+			return "", fmt.Errorf("%s has the SHA-256 %s: it must be %s (%s), its library (%s), or a .tgz with that",
+				file, sum, WheelName(architecture), b.wheelSum, b.librarySum)
+		}
 	}
 	if err != nil {
 		return "", fmt.Errorf("read %s: %w", file, err)
 	}
-	return path, writeLibrary(library, path)
+	if err := writeLibrary(library, to, b.librarySum); err != nil {
+		return "", fmt.Errorf("%s: %w", file, err)
+	}
+	return to, nil
+}
+
+// inTar returns the library in a compressed tar, nil if the file is no such tar or has no library. Links to the
+// library, which the project's own releases have beside it, are skipped.
+func inTar(f io.ReadSeeker) io.Reader {
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return nil
+	}
+	unpacked, err := gzip.NewReader(f)
+	if err != nil {
+		return nil
+	}
+	tape := tar.NewReader(unpacked)
+	for {
+		header, err := tape.Next()
+		if err != nil {
+			return nil
+		}
+		if header.Typeflag == tar.TypeReg && strings.HasPrefix(path.Base(header.Name), "libonnxruntime.so") {
+			return tape
+		}
+	}
 }
 
 // writeLibrary copies a library to its path by a rename, after its sum was checked.
-func writeLibrary(library io.Reader, path string) error {
+func writeLibrary(library io.Reader, path, want string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("keep the library: %w; set XDG_CACHE_HOME to a directory that this user can write", err)
 	}
@@ -162,12 +262,12 @@ func writeLibrary(library io.Reader, path string) error {
 		return err
 	}
 	defer os.Remove(f.Name()) // It is gone after the rename.
-	sum, err := sumOf(io.TeeReader(library, f))
+	sum, err := sumOf(io.TeeReader(io.LimitReader(library, maxWheel), f))
 	if err := errors.Join(err, f.Chmod(0o755), f.Close()); err != nil {
 		return err
 	}
-	if sum != librarySum {
-		return fmt.Errorf("the library has the SHA-256 %s instead of %s", sum, librarySum)
+	if sum != want {
+		return fmt.Errorf("the library has the SHA-256 %s instead of %s", sum, want)
 	}
 	return os.Rename(f.Name(), path)
 }

@@ -24,7 +24,7 @@ import (
 const (
 	// LibraryEnv is the environment variable that names the library file.
 	LibraryEnv = "FAAS_INFER_ONNXRUNTIME"
-	// LibraryVersion is the version for CPUs that scripts/onnxruntime.sh fetches.
+	// LibraryVersion is the version for CPUs that faas-infer setup fetches.
 	LibraryVersion = "1.32.0"
 	// CUDAVersion is the version for GPUs, which has releases of its own.
 	CUDAVersion = "1.31.1"
@@ -77,7 +77,7 @@ func Load(path string) error {
 		}
 	}
 	if _, err := os.Stat(path); err != nil {
-		return fmt.Errorf("%w (run `faas-infer setup` or `make onnxruntime`, or set %s): %w", ErrNoLibrary, LibraryEnv, err)
+		return fmt.Errorf("%w (run `faas-infer setup`, or set %s): %w", ErrNoLibrary, LibraryEnv, err)
 	}
 	if err := engine.DisableTelemetry(); err != nil {
 		return err

@@ -39,13 +39,13 @@ func TestNoTelemetry(t *testing.T) {
 	}
 }
 
-// The script fetches the versions that the program expects, and checks the sums that the program checks.
+// The script fetches the versions that the program expects.
 func TestVersionsOfTheScript(t *testing.T) {
 	script, err := os.ReadFile("../../scripts/onnxruntime.sh")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]string{"version": LibraryVersion, "cuda_version": CUDAVersion, "wheel_sha256": wheelSum, "library_sha256": librarySum} {
+	for name, want := range map[string]string{"version": LibraryVersion, "cuda_version": CUDAVersion} {
 		m := regexp.MustCompile(`(?m)^` + name + `=(\S+)$`).FindSubmatch(script)
 		if m == nil || string(m[1]) != want {
 			t.Errorf("%s is %s, not %s", name, m, want)

@@ -30,5 +30,5 @@ func write(dir string) error {
 	}
 	root := command.NewRootCommand()
 	root.DisableAutoGenTag = true
-	return doc.GenManTree(root, &doc.GenManHeader{Section: "1", Source: "faas-infer " + report.Version(), Manual: "faas-infer"}, dir)
+	return doc.GenManTree(root, &doc.GenManHeader{Section: "1", Source: "faas-infer " + report.ReleaseOrCommit(), Manual: "faas-infer"}, dir)
 }

@@ -31,6 +31,33 @@ func Push(ctx context.Context, ref string, image v1.Image, keychain authn.Keycha
 	return parsed.Context().Digest(digest.String()).Name(), nil
 }
 
+// PushIndex is [Push] for images of one content for several platforms: their index gets the name.
+func PushIndex(ctx context.Context, ref string, images []v1.Image, keychain authn.Keychain,
+	options ...Option) (string, error) {
+	index, err := Index(images...)
+	if err != nil {
+		return "", err
+	}
+	s := newSettings(options)
+	parsed, err := s.parse(ref)
+	if err != nil {
+		return "", err
+	}
+	if keychain == nil {
+		keychain = authn.DefaultKeychain
+	}
+	err = remote.WriteIndex(parsed, index,
+		remote.WithContext(ctx), remote.WithAuthFromKeychain(keychain), remote.WithTransport(s.transport))
+	if err != nil {
+		return "", explain(ref, err)
+	}
+	digest, err := index.Digest()
+	if err != nil {
+		return "", err
+	}
+	return parsed.Context().Digest(digest.String()).Name(), nil
+}
+
 // Fetch is an image in a registry. It reads layers only when they are used. Its
 // errors are those of [Resolve].
 func Fetch(ctx context.Context, ref string, keychain authn.Keychain, options ...Option) (v1.Image, error) {

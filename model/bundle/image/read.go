@@ -28,7 +28,7 @@ type archiveFile struct {
 }
 
 // ReadFile reads the images in a tar that [WriteFile] or another tool wrote as an
-// OCI image layout. The file must not change while the images are used.
+// OCI image layout. An index stands for its images. The file must not change while the images are used.
 func ReadFile(path string) ([]Image, error) {
 	f, err := scan(path)
 	if err != nil {
@@ -44,19 +44,40 @@ func ReadFile(path string) ([]Image, error) {
 	}
 	var images []Image
 	for _, d := range index.Manifests {
-		if !d.MediaType.IsImage() {
-			continue
+		all := []v1.Descriptor{d}
+		if d.MediaType.IsIndex() {
+			if all, err = f.platforms(d); err != nil {
+				return nil, fmt.Errorf("read images from %s: %w", path, err)
+			}
 		}
-		image, err := f.image(d)
-		if err != nil {
-			return nil, fmt.Errorf("read images from %s: %w", path, err)
+		for _, one := range all {
+			if !one.MediaType.IsImage() {
+				continue
+			}
+			image, err := f.image(one)
+			if err != nil {
+				return nil, fmt.Errorf("read images from %s: %w", path, err)
+			}
+			images = append(images, Image{Name: cmp.Or(d.Annotations[nameContainer], d.Annotations[nameReference]), Image: image})
 		}
-		images = append(images, Image{Name: cmp.Or(d.Annotations[nameContainer], d.Annotations[nameReference]), Image: image})
 	}
 	if len(images) == 0 {
 		return nil, fmt.Errorf("read images from %s: it has no image", path)
 	}
 	return images, nil
+}
+
+// platforms lists the images of an index.
+func (f *archiveFile) platforms(d v1.Descriptor) ([]v1.Descriptor, error) {
+	text, err := f.checked(d.Digest)
+	if err != nil {
+		return nil, err
+	}
+	index, err := v1.ParseIndexManifest(strings.NewReader(string(text)))
+	if err != nil {
+		return nil, err
+	}
+	return index.Manifests, nil
 }
 
 // scan finds the positions of the tar's files.

@@ -46,6 +46,11 @@ type docker struct {
 // WriteFile writes images to a tar and replaces an existing file atomically. Layers
 // that several images share are in it once. The same images give the same file.
 func WriteFile(path string, images ...Image) (err error) {
+	return atomically(path, func(w writer) error { return w.images(images) })
+}
+
+// atomically replaces the file at path by the tar that put writes.
+func atomically(path string, put func(writer) error) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
 		return fmt.Errorf("write images: %w", err)
@@ -55,7 +60,11 @@ func WriteFile(path string, images ...Image) (err error) {
 			err = errors.Join(fmt.Errorf("write images to %s: %w", path, err), os.Remove(f.Name()))
 		}
 	}()
-	err = write(f, images)
+	w := writer{tar.NewWriter(f), make(map[v1.Hash]bool)}
+	err = put(w)
+	if err == nil {
+		err = w.Close()
+	}
 	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
 		return err
 	}
@@ -68,8 +77,8 @@ type writer struct {
 	blobs map[v1.Hash]bool
 }
 
-func write(f io.Writer, images []Image) error {
-	w := writer{tar.NewWriter(f), make(map[v1.Hash]bool)}
+// images writes images and the files that list them.
+func (w writer) images(images []Image) error {
 	index := v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex, Manifests: []v1.Descriptor{}}
 	old := []docker{}
 	for _, image := range images {
@@ -86,19 +95,48 @@ func write(f io.Writer, images []Image) error {
 		d.RepoTags = []string{familiar(tag)}
 		old = append(old, d)
 	}
-	for _, part := range []struct {
-		name  string
-		value any
-	}{{layoutFile, json.RawMessage(layout)}, {indexFile, index}, {dockerFile, old}} {
-		text, err := json.Marshal(part.value)
+	return w.lists(map[string]any{layoutFile: json.RawMessage(layout), indexFile: index, dockerFile: old})
+}
+
+// index writes an index of images that are written already, and the files that list it. Docker's list has no
+// indexes.
+func (w writer) index(as string, index v1.ImageIndex) error {
+	tag, err := name.NewTag(as)
+	if err != nil {
+		return err
+	}
+	text, err := index.RawManifest()
+	if err != nil {
+		return err
+	}
+	descriptor, err := partial.Descriptor(index)
+	if err != nil {
+		return err
+	}
+	if err := w.blob(descriptor.Digest, text); err != nil {
+		return err
+	}
+	descriptor.Annotations = map[string]string{nameContainer: familiar(tag), nameReference: tag.TagStr()}
+	top := v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex, Manifests: []v1.Descriptor{*descriptor}}
+	return w.lists(map[string]any{layoutFile: json.RawMessage(layout), indexFile: top})
+}
+
+// lists writes files of JSON by their names.
+func (w writer) lists(files map[string]any) error {
+	for _, file := range []string{layoutFile, indexFile, dockerFile} {
+		value, ok := files[file]
+		if !ok {
+			continue
+		}
+		text, err := json.Marshal(value)
 		if err != nil {
 			return err
 		}
-		if err := w.file(part.name, int64(len(text)), bytes.NewReader(text)); err != nil {
+		if err := w.file(file, int64(len(text)), bytes.NewReader(text)); err != nil {
 			return err
 		}
 	}
-	return w.Close()
+	return nil
 }
 
 // familiar is a tag's name as loaders write it: Docker Hub is docker.io.

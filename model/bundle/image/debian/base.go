@@ -1,6 +1,7 @@
 package debian
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,6 +33,8 @@ const searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 type Function struct {
 	// Packages is the directory that caches Debian's packages.
 	Packages string
+	// Architecture is that of the image, by Go's name, "" for this machine's. Program and Library are of the same.
+	Architecture string
 	// Program is the file of the program faas-infer, Library that of ONNX Runtime.
 	Program, Library string
 	// Shell adds a shell and the usual commands, for functions that are scripts.
@@ -39,6 +42,8 @@ type Function struct {
 	// Python adds Debian's Python, for functions that run in it, and for a provider
 	// that measures them.
 	Python bool
+	// Version is that of the release, "" for none.
+	Version string
 	// Revision is the commit that the program was built from, for people.
 	Revision string
 }
@@ -51,13 +56,18 @@ type part struct {
 
 // Image makes the base image. It downloads missing packages.
 func (f Function) Image(ctx context.Context) (v1.Image, error) {
-	system, err := f.system(ctx)
+	f.Architecture = cmp.Or(f.Architecture, runtime.GOARCH)
+	packages, err := NewSource(ctx, f.Packages, f.Architecture)
+	if err != nil {
+		return nil, err
+	}
+	system, err := system(ctx, packages)
 	if err != nil {
 		return nil, err
 	}
 	parts := []part{{"Debian's libraries", system}}
 	if f.Shell {
-		files, err := Download(ctx, f.Packages, Tools)
+		files, err := packages.Download(ctx, Tools)
 		if err != nil {
 			return nil, err
 		}
@@ -74,22 +84,25 @@ func (f Function) Image(ctx context.Context) (v1.Image, error) {
 		image.TLSLabel:                         "true",
 	}
 	if f.Python {
-		python, version, err := f.python(ctx)
+		interpreter, version, err := python(ctx, packages)
 		if err != nil {
 			return nil, err
 		}
-		parts = append(parts, part{"Python", python})
+		parts = append(parts, part{"Python", interpreter})
 		labels[image.PythonLabel] = version
 	}
 	library, err := image.File(Library[1:], 0o755, f.Library)
 	if err != nil {
-		return nil, fmt.Errorf("the ONNX Runtime library: %w; run `make onnxruntime`", err)
+		return nil, fmt.Errorf("the ONNX Runtime library: %w; run `faas-infer setup`", err)
 	}
 	program, err := image.File(image.Program[1:], 0o755, f.Program)
 	if err != nil {
-		return nil, fmt.Errorf("the program: %w; run `make build`", err)
+		return nil, fmt.Errorf("the program: %w; put faas-infer beside this program, or name it with --program", err)
 	}
 	parts = append(parts, part{"ONNX Runtime", []image.Entry{library}}, part{"faas-infer", []image.Entry{program}})
+	if f.Version != "" {
+		labels["org.opencontainers.image.version"] = f.Version
+	}
 	if f.Revision != "" {
 		labels["org.opencontainers.image.revision"] = f.Revision
 	}
@@ -98,12 +111,12 @@ func (f Function) Image(ctx context.Context) (v1.Image, error) {
 		Env:          []string{"PATH=" + searchPath, "FAAS_INFER=" + image.Program, "FAAS_INFER_ONNXRUNTIME=" + Library},
 		ExposedPorts: map[string]struct{}{"8080/tcp": {}},
 	}
-	return compose(empty.Image, config, parts)
+	return compose(empty.Image, config, f.Architecture, parts)
 }
 
 // system lists the files of Debian's packages for every image.
-func (f Function) system(ctx context.Context) ([]image.Entry, error) {
-	files, err := Download(ctx, f.Packages, Packages)
+func system(ctx context.Context, from *Source) ([]image.Entry, error) {
+	files, err := from.Download(ctx, Packages)
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +125,7 @@ func (f Function) system(ctx context.Context) ([]image.Entry, error) {
 		return nil, err
 	}
 	if len(licences) > 0 {
-		more, err := Download(ctx, f.Packages, licences)
+		more, err := from.Download(ctx, licences)
 		if err != nil {
 			return nil, err
 		}
@@ -123,12 +136,12 @@ func (f Function) system(ctx context.Context) ([]image.Entry, error) {
 
 // python lists the files of Debian's Python and its dependencies, and returns its
 // version.
-func (f Function) python(ctx context.Context) ([]image.Entry, string, error) {
-	packages, err := closure(ctx, Python)
+func python(ctx context.Context, from *Source) ([]image.Entry, string, error) {
+	packages, err := from.closure(ctx, Python)
 	if err != nil {
 		return nil, "", err
 	}
-	files, err := Download(ctx, f.Packages, packages)
+	files, err := from.Download(ctx, packages)
 	if err != nil {
 		return nil, "", err
 	}
@@ -140,7 +153,7 @@ func (f Function) python(ctx context.Context) ([]image.Entry, string, error) {
 func ForProvider(functions v1.Image, program string) (v1.Image, error) {
 	entry, err := image.File(Provider[1:], 0o755, program)
 	if err != nil {
-		return nil, fmt.Errorf("the provider's program: %w; run `make build`", err)
+		return nil, fmt.Errorf("the provider's program: %w; name it with --provider-program", err)
 	}
 	before, err := functions.ConfigFile()
 	if err != nil {
@@ -156,13 +169,13 @@ func ForProvider(functions v1.Image, program string) (v1.Image, error) {
 	config.Labels = maps.Clone(config.Labels)
 	config.Labels["org.opencontainers.image.title"] = "faas-infer-kubernetes"
 	config.Labels["org.opencontainers.image.description"] = "An OpenFaaS provider that serves models within a latency objective"
-	return compose(functions, config, []part{
+	return compose(functions, config, before.Architecture, []part{
 		{"faas-infer-kubernetes", []image.Entry{{Name: State[1:], Mode: fs.ModeDir | 0o700, Owner: image.User}, entry}},
 	})
 }
 
-// compose adds layers to an image and sets its config.
-func compose(below v1.Image, config v1.Config, parts []part) (v1.Image, error) {
+// compose adds layers to an image and sets its config and architecture.
+func compose(below v1.Image, config v1.Config, architecture string, parts []part) (v1.Image, error) {
 	below = mutate.MediaType(mutate.ConfigMediaType(below, types.OCIConfigJSON), types.OCIManifestSchema1)
 	var added []mutate.Addendum
 	for _, p := range parts {
@@ -182,6 +195,6 @@ func compose(below v1.Image, config v1.Config, parts []part) (v1.Image, error) {
 		return nil, err
 	}
 	file = file.DeepCopy()
-	file.Created, file.OS, file.Architecture, file.Config = v1.Time{Time: image.Epoch}, "linux", runtime.GOARCH, config
+	file.Created, file.OS, file.Architecture, file.Config = v1.Time{Time: image.Epoch}, "linux", architecture, config
 	return mutate.ConfigFile(made, file)
 }

@@ -20,7 +20,7 @@ func TestForProvider(t *testing.T) {
 	if err := os.WriteFile(program, []byte("program"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	functions, err := compose(empty.Image, v1.Config{Entrypoint: []string{image.Program}, User: "65532:65532", Env: []string{"PATH=/usr/bin"}, Labels: map[string]string{"a": "b"}},
+	functions, err := compose(empty.Image, v1.Config{Entrypoint: []string{image.Program}, User: "65532:65532", Env: []string{"PATH=/usr/bin"}, Labels: map[string]string{"a": "b"}}, "arm64",
 		[]part{{"a note", []image.Entry{image.Bytes("usr/bin/faas-infer", 0o755, []byte("other"))}}})
 	if err != nil {
 		t.Fatal(err)
@@ -41,7 +41,7 @@ func TestForProvider(t *testing.T) {
 	if !slices.Equal(c.Entrypoint, []string{Provider}) || !slices.Equal(c.Cmd, []string{"provider"}) || c.User != "65532:65532" || !slices.Contains(c.Env, "XDG_STATE_HOME=/var/lib") || c.Labels["a"] != "b" {
 		t.Errorf("%+v", c)
 	}
-	if file.OS != "linux" || !file.Created.Equal(image.Epoch) {
+	if file.OS != "linux" || file.Architecture != "arm64" || !file.Created.Equal(image.Epoch) {
 		t.Errorf("%+v", file)
 	}
 	layers, err := made.Layers()
@@ -69,7 +69,7 @@ func TestForProviderRefuses(t *testing.T) {
 	if _, err := ForProvider(other, "base_test.go"); !errors.Is(err, image.ErrBase) {
 		t.Errorf("any base: %v", err)
 	}
-	if _, err := ForProvider(other, "absent"); err == nil || !strings.Contains(err.Error(), "make build") {
+	if _, err := ForProvider(other, "absent"); err == nil || !strings.Contains(err.Error(), "--provider-program") {
 		t.Errorf("no program: %v", err)
 	}
 }

@@ -21,10 +21,10 @@ var installOnly = []string{"debconf", "dpkg", "install-info", "mailcap", "mime-s
 var dependency = regexp.MustCompile(`^\s+(\|?)(?:PreDepends|Depends): ([^<\s]+)`)
 
 // closure lists packages and all their dependencies, except those in [Packages].
-func closure(ctx context.Context, packages []string) ([]string, error) {
+func (s *Source) closure(ctx context.Context, packages []string) ([]string, error) {
 	var all []string
 	for next := packages; len(next) > 0; {
-		out, err := run(ctx, "", "apt-cache", append([]string{"depends", "--important"}, next...)...)
+		out, err := run(ctx, "", "apt-cache", s.arguments(append([]string{"depends", "--important"}, next...)...)...)
 		if err != nil {
 			return nil, fmt.Errorf("list the dependencies of packages: %w; run `apt-get update`", err)
 		}

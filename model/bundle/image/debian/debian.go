@@ -13,8 +13,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Packages are the packages of every image, Tools those of images with a shell and
@@ -24,28 +26,80 @@ var (
 	Tools    = []string{"busybox-static"}
 )
 
-// Download fetches packages into a directory and returns their files, sorted by name.
-// It skips packages that are there in the version that apt knows.
-func Download(ctx context.Context, dir string, packages []string) ([]string, error) {
+// Source is where packages come from: the machine's own apt, for one architecture.
+type Source struct {
+	// Dir is the directory that caches packages.
+	Dir string
+	// Architecture is Debian's name of it, which for amd64 and arm64 is Go's, too.
+	Architecture string
+	// options are apt's, for lists of packages of its own.
+	options []string
+}
+
+// listsAge is the age above which the lists of packages of another architecture are read again.
+const listsAge = 24 * time.Hour
+
+// NewSource returns the source for an architecture. For this machine's own it uses the machine's lists of
+// packages. For another it keeps lists of its own below dir, so that the machine need not know that architecture.
+func NewSource(ctx context.Context, dir, architecture string) (*Source, error) {
+	s := &Source{Dir: dir, Architecture: architecture}
 	if _, err := exec.LookPath("apt-get"); err != nil {
 		return nil, errors.New("this machine has no apt-get, which downloads the packages of the base image; give an image with --base, or build on Debian or Ubuntu")
 	}
-	out, err := find(ctx, dir, packages)
+	if architecture == runtime.GOARCH {
+		return s, nil
+	}
+	s.Dir = filepath.Join(dir, architecture)
+	lists := filepath.Join(s.Dir, "lists")
+	if err := os.MkdirAll(filepath.Join(lists, "partial"), 0o755); err != nil {
+		return nil, err
+	}
+	config := filepath.Join(s.Dir, "apt.conf")
+	// Images of containers have hooks that only root can run.
+	if err := os.WriteFile(config, []byte("#clear APT::Update::Post-Invoke;\n"), 0o644); err != nil {
+		return nil, err
+	}
+	for _, option := range []string{
+		"APT::Architecture=" + architecture, "APT::Architectures=" + architecture, "Dir::State::lists=" + lists,
+		"Dir::State::status=/dev/null", "Dir::Cache=" + s.Dir, "Debug::NoLocking=1", "APT::Sandbox::User=",
+	} {
+		s.options = append(s.options, "-o", option)
+	}
+	s.options = append(s.options, "-c", config)
+	read := filepath.Join(s.Dir, "lists-read")
+	if info, err := os.Stat(read); err == nil && time.Since(info.ModTime()) < listsAge {
+		return s, nil
+	}
+	if _, err := run(ctx, "", "apt-get", s.arguments("update", "-qq")...); err != nil {
+		return nil, fmt.Errorf("read the lists of Debian's packages for %s: %w", architecture, err)
+	}
+	return s, os.WriteFile(read, nil, 0o644)
+}
+
+// arguments adds apt's options to a command of apt.
+func (s *Source) arguments(command ...string) []string {
+	return append(slices.Clone(s.options), command...)
+}
+
+// Download fetches packages into the directory and returns their files, sorted by name.
+// It skips packages that are there in the version that apt knows.
+func (s *Source) Download(ctx context.Context, packages []string) ([]string, error) {
+	out, err := s.find(ctx, packages)
 	if err != nil {
 		return nil, fmt.Errorf("find packages: %w; run `apt-get update`", err)
 	}
-	names, missing := plan(out, dir)
+	names, missing := plan(out, s.Dir)
 	if len(names) != len(packages) {
 		return nil, fmt.Errorf("apt-get names %d files for the packages %s; run `apt-get update`", len(names), strings.Join(packages, ", "))
 	}
 	if len(missing) > 0 {
-		if err := fetch(ctx, dir, missing); err != nil {
+		if err := s.fetch(ctx, missing); err != nil {
 			return nil, err
 		}
 	}
 	var files []string
 	for _, name := range names {
-		files = append(files, filepath.Join(dir, name))
+		files = append(files, filepath.Join(s.Dir, name))
 	}
 	slices.Sort(files)
 	return files, nil
@@ -53,16 +107,16 @@ func Download(ctx context.Context, dir string, packages []string) ([]string, err
 
 // find lists the addresses of packages with apt. It runs apt in an empty directory,
 // because apt leaves out packages that are in its working directory.
-func find(ctx context.Context, dir string, packages []string) (_ string, err error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+func (s *Source) find(ctx context.Context, packages []string) (_ string, err error) {
+	if err := os.MkdirAll(s.Dir, 0o755); err != nil {
 		return "", err
 	}
-	fresh, err := os.MkdirTemp(dir, ".find-*")
+	fresh, err := os.MkdirTemp(s.Dir, ".find-*")
 	if err != nil {
 		return "", err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(fresh)) }()
-	out, err := run(ctx, fresh, "apt-get", append([]string{"download", "--print-uris"}, packages...)...)
+	out, err := run(ctx, fresh, "apt-get", s.arguments(append([]string{"download", "--print-uris"}, packages...)...)...)
 	return string(out), err
 }
 
@@ -82,16 +136,16 @@ func plan(lines, dir string) (names, missing []string) {
 	return names, missing
 }
 
-// fetch downloads packages into a temporary directory in dir, and moves them to dir
-// when they are complete.
-func fetch(ctx context.Context, dir string, packages []string) (err error) {
-	fresh, err := os.MkdirTemp(dir, ".fetch-*")
+// fetch downloads packages into a temporary directory, and moves them when they are complete.
+func (s *Source) fetch(ctx context.Context, packages []string) (err error) {
+	fresh, err := os.MkdirTemp(s.Dir, ".fetch-*")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(fresh)) }()
 	// apt's own user cannot write here. Without the option apt would warn.
-	if _, err := run(ctx, fresh, "apt-get", append([]string{"download", "-qq", "-o", "APT::Sandbox::User="}, packages...)...); err != nil {
+	download := append([]string{"download", "-qq", "-o", "APT::Sandbox::User="}, packages...)
+	if _, err := run(ctx, fresh, "apt-get", s.arguments(download...)...); err != nil {
 		return fmt.Errorf("download packages: %w", err)
 	}
 	files, err := filepath.Glob(filepath.Join(fresh, "*.deb"))
@@ -99,7 +153,7 @@ func fetch(ctx context.Context, dir string, packages []string) (err error) {
 		return err
 	}
 	for _, file := range files {
-		if err := os.Rename(file, filepath.Join(dir, filepath.Base(file))); err != nil {
+		if err := os.Rename(file, filepath.Join(s.Dir, filepath.Base(file))); err != nil {
 			return err
 		}
 	}
