@@ -235,7 +235,7 @@ func (w *watchedFunction) holds() cluster.Resources {
 }
 
 // recent is how many seconds show whether misses go on.
-const recent = 10
+const recent = 5
 
 // situation is what the rules for sentences need.
 func (w *watchedFunction) situation(minute history.Summary) history.Situation {
