@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"slices"
 	"strings"
-
-	"github.com/faas-infer/faas-infer/provider/annotation"
 )
 
 // kserveFormats are the fields of a predictor that name a format, of KServe's former notation.
@@ -70,19 +68,12 @@ func readInferenceService(o *object, m *Model) {
 	m.loseRest(predictor)
 }
 
-// readCanary keeps the share of a canary if this version of the provider has canaries.
+// readCanary keeps the share of a canary.
 func readCanary(predictor *object, m *Model) {
 	const key = "canaryTrafficPercent"
-	value := predictor.text(key)
-	if value == "" {
-		return
+	if value := predictor.text(key); value != "" {
+		m.annotate("com.openfaas.infer.canary", value, predictor.path(key), value)
 	}
-	if canary := "com.openfaas.infer.canary"; slices.Contains(annotation.Keys(), canary) {
-		m.annotate(canary, value, predictor.path(key), value)
-		return
-	}
-	m.note(Lost, predictor.path(key), value,
-		"a deployment replaces the revision before it; deploy the candidate as a function of its own")
 }
 
 // readPredictor reads the model of a predictor, or its container.

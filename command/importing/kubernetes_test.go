@@ -73,7 +73,8 @@ func TestKServe(t *testing.T) {
 		t.Fatal(describe(im))
 	}
 	im.Models[0].fates(t, map[string]string{
-		"transformer": "not kept: calls no other program", "predictor.scaleTarget": "not kept: objective",
+		"transformer":                    "not kept: calls no other program",
+		"predictor.canaryTrafficPercent": "changed: com.openfaas.infer.canary: 10", "predictor.scaleTarget": "not kept: objective",
 		"predictor.batcher.maxLatency": "not kept: objective", "metadata.namespace": "not kept: --namespace",
 		"metadata.labels.app.kubernetes.io/name": "not kept: other programs", "metadata.annotations.com.my.org/owner": "kept: annotation",
 	})
