@@ -34,7 +34,7 @@ Results:
   ratio.cold_over_knative  the first over the second
   rollout.WHO.lost         requests without a good answer while one image replaces the other
   rollout.WHO.late         requests that were answered after more than a second
-  rollout.WHO_s            how long a rollout takes`,
+  rollout.WHO_s            how long it takes until the old image's pods have been told to go`,
 		Example: `  faas-infer-lab bench knative --json
   faas-infer-lab bench knative --cold 3 --rollouts 0`,
 		Args: cobra.NoArgs,
@@ -47,6 +47,7 @@ Results:
 				return err
 			}
 			b.Log = os.Stderr
+			inside := knative.Inside()
 			done, err := knative.Prepare(c.Context(), program)
 			if err != nil {
 				return err
@@ -59,6 +60,9 @@ Results:
 				}
 				return 0
 			})
+			if inside {
+				os.Exit(code) // The first process says what is wrong once.
+			}
 			if code != 0 && failed == nil {
 				failed = errors.New("the measurement in the namespaces failed, see above")
 			}
@@ -71,7 +75,8 @@ Results:
 	f.IntVar(&b.Rollouts, "rollouts", b.Rollouts, "number of rollouts of each system; 0 for none")
 	f.IntVar(&b.Block, "block", b.Block, "number of rollouts of one system before the other has its turn")
 	f.Float64Var(&b.Rate, "rate", b.Rate, "requests/s during a rollout")
-	f.StringVar(&b.CPU, "cpu", b.CPU, "part of a core that an instance has")
+	f.DurationVar(&b.Each, "each", b.Each, "shortest time from one rollout to the next")
+	f.StringVar(&b.CPU, "cpu", b.CPU, "most that an instance has of a core")
 	return c
 }
 

@@ -119,6 +119,19 @@ func TestForwards(t *testing.T) {
 	}
 }
 
+// Objects that Knative's webhook checks are apart from the webhook.
+func TestApart(t *testing.T) {
+	const certificate = "---\napiVersion: x\nkind: Certificate\nname: b\n"
+	others, checked := apart("---\nkind: Service\nname: a\n" + certificate + "---\nkind: Role\nname: c\n")
+	has := func(name string) bool { return strings.Contains(others, "name: "+name) }
+	if has("b") || !has("a") || !has("c") {
+		t.Errorf("the others are %q", others)
+	}
+	if !strings.Contains(checked, "name: b") || strings.Contains(checked, "name: a") {
+		t.Errorf("the checked are %q", checked)
+	}
+}
+
 // The body is a picture of 28 × 28.
 func TestBody(t *testing.T) {
 	var request struct {

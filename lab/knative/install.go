@@ -108,6 +108,7 @@ func (b *bench) installTheirs(ctx context.Context) error {
 		}
 		manifest = strings.ReplaceAll(manifest, "ko://knative.dev/serving/cmd/"+program+"\n", image+"\n")
 	}
+	manifest, checked := apart(manifest)
 	if err := b.apply(ctx, manifest, "--server-side", "-f", "-"); err != nil {
 		return err
 	}
@@ -118,6 +119,12 @@ func (b *bench) installTheirs(ctx context.Context) error {
 		if err := b.rolledOut(ctx, "knative-serving", program); err != nil {
 			return err
 		}
+	}
+	err = await(ctx, "Knative's webhook to check objects", func() error {
+		return b.apply(ctx, checked, "--server-side", "-f", "-")
+	})
+	if err != nil {
+		return err
 	}
 	if b.ingress, err = StartIngress(ctx, b.Config(), b.Addresses.Node); err != nil {
 		return err
@@ -135,6 +142,20 @@ func (b *bench) installTheirs(ctx context.Context) error {
 	}
 	b.say("Knative's revisions: %v", theirAnnotations)
 	return nil
+}
+
+// apart separates the documents of Knative's objects that its webhook checks from the others, of
+// which the webhook is one.
+func apart(manifest string) (others, checked string) {
+	const between = "\n---\n"
+	for document := range strings.SplitSeq(manifest, between) {
+		if strings.Contains(document, "\nkind: Certificate\n") || strings.Contains(document, "\nkind: Image\n") {
+			checked += between + document
+			continue
+		}
+		others += between + document
+	}
+	return others, checked
 }
 
 // pushTheirs pushes the image of one of Knative's programs and returns its name.

@@ -26,7 +26,9 @@ type Bench struct {
 	Block int
 	// Rate is the number of requests per second during a rollout.
 	Rate float64
-	// CPU is what an instance has of a core, as in "400m".
+	// Each is the shortest time from one rollout to the next.
+	Each time.Duration
+	// CPU is the most that an instance has of a core, as in "400m".
 	CPU string
 	// Log gets a message for each step.
 	Log io.Writer
@@ -34,7 +36,7 @@ type Bench struct {
 
 // Default returns the options that the published figures have.
 func Default() Bench {
-	return Bench{Cold: 12, Rollouts: 50, Block: 10, Rate: 30, CPU: "400m", Log: io.Discard}
+	return Bench{Cold: 12, Rollouts: 50, Block: 10, Rate: 30, Each: 20 * time.Second, CPU: "400m", Log: io.Discard}
 }
 
 // Check returns an error that names the flag of an option that makes no sense.
@@ -44,6 +46,8 @@ func (b Bench) Check() error {
 		return fmt.Errorf("--cold %d, --rollouts %d: neither may be below 0, and one must be above", b.Cold, b.Rollouts)
 	case b.Block < 1:
 		return fmt.Errorf("--block %d: it must be at least 1", b.Block)
+	case b.Each < 0:
+		return fmt.Errorf("--each %v: it may not be below 0", b.Each)
 	case !(b.Rate > 0 && b.Rate <= maxRate):
 		return fmt.Errorf("--rate %v: it must be above 0 and at most %d requests/s", b.Rate, maxRate)
 	}
@@ -81,6 +85,7 @@ func Run(ctx context.Context, b Bench) (r *report.Report, err error) {
 	}
 	defer func() {
 		if err != nil {
+			m.show(context.WithoutCancel(ctx))
 			m.keepLogs()
 		}
 		err = errors.Join(err, m.Stop())
@@ -97,6 +102,20 @@ func Run(ctx context.Context, b Bench) (r *report.Report, err error) {
 		return r, err
 	}
 	return r, m.rollouts(ctx, ours, theirs)
+}
+
+// show prints what the cluster runs, for the reader of an error.
+func (b *bench) show(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	theirs := "services.serving.knative.dev,revisions.serving.knative.dev"
+	for _, what := range []string{"pods", "functions.faas-infer.dev", theirs} {
+		out, err := b.Kubectl(ctx, "", "get", what, "-A", "-o", "wide")
+		if err != nil {
+			out += err.Error()
+		}
+		b.say("%s", out)
+	}
 }
 
 // keepVariable names a directory to which the logs go of a measurement that fails.

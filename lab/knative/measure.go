@@ -86,7 +86,8 @@ func (b *bench) rollouts(ctx context.Context, ours, theirs *system) error {
 			note += "; " + layerNote
 		}
 		b.report.Add("rollout."+of.who+".lost", float64(t.losses()), "requests", note)
-		slow, until := fmt.Sprintf("answered after more than %v", late), "median time until only the new image is served"
+		slow := fmt.Sprintf("answered after more than %v", late)
+		until := "median time until the old image's pods have been told to go"
 		b.report.Add("rollout."+of.who+".late", float64(t.late), "requests", slow)
 		b.report.Add("rollout."+of.who+"_s", rig.Median(took[of.s]), "s", until)
 	}
@@ -111,6 +112,10 @@ func (b *bench) rolls(ctx context.Context, s *system, done, n int, total *tally)
 				return err
 			}
 			took = append(took, time.Since(began).Seconds())
+			// Both systems get the same arrivals, however long their rollouts take.
+			if err := rig.Pause(ctx, b.Each-time.Since(began)); err != nil {
+				return err
+			}
 			t := c.take()
 			total.add(t)
 			b.say("rollout %d of %d with %s: %.1f s, %d requests, %d late, %v",

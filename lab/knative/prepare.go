@@ -27,10 +27,13 @@ type built struct {
 	Checkout string
 }
 
+// Inside reports whether an earlier process has called [Prepare] for this one.
+func Inside() bool { return os.Getenv(builtVariable) != "" }
+
 // Prepare builds what [Run] needs and cannot build in its namespaces, and tells the processes of
 // the namespaces. done removes it. In these processes it does nothing. program is faas-infer.
 func Prepare(ctx context.Context, program string) (done func() error, err error) {
-	if os.Getenv(builtVariable) != "" {
+	if Inside() {
 		return func() error { return nil }, nil
 	}
 	b := built{Program: program, Kubernetes: filepath.Join(filepath.Dir(program), "faas-infer-kubernetes")}

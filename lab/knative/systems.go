@@ -77,7 +77,7 @@ func (b *bench) systems(ctx context.Context) (ours, theirs *system, err error) {
 	if ours, err = b.ourSystem(ctx, client); err != nil {
 		return nil, nil, err
 	}
-	pods, err := ours.pods(ctx)
+	pods, err := ours.staying(ctx)
 	if err != nil || len(pods) != 1 {
 		return nil, nil, errors.Join(err, fmt.Errorf("faas-infer has %d instances, want 1", len(pods)))
 	}
@@ -113,11 +113,11 @@ func (b *bench) pushModel(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		digest := printed[strings.LastIndex(printed, " ")+1:]
-		if !strings.HasPrefix(digest, "sha256:") {
+		pushed := printed[strings.LastIndex(printed, " ")+1:]
+		if !strings.Contains(pushed, "@sha256:") {
 			return fmt.Errorf("the digest of %s is not in %q", image, printed)
 		}
-		b.images = append(b.images, b.RegistryHost()+"/functions/digits@"+digest)
+		b.images = append(b.images, pushed)
 	}
 	return nil
 }
@@ -209,6 +209,12 @@ func (s *system) pods(ctx context.Context) ([]corev1.Pod, error) {
 	return list.Items, nil
 }
 
+// staying lists the model's pods that have not been told to go.
+func (s *system) staying(ctx context.Context) ([]corev1.Pod, error) {
+	pods, err := s.pods(ctx)
+	return slices.DeleteFunc(pods, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil }), err
+}
+
 // none returns nil if the model has no pod.
 func (s *system) none(ctx context.Context) error {
 	pods, err := s.pods(ctx)
@@ -220,11 +226,10 @@ func (s *system) none(ctx context.Context) error {
 
 // only returns nil if one pod is ready with the image, and all others have been told to go.
 func (s *system) only(ctx context.Context, image string) error {
-	pods, err := s.pods(ctx)
+	pods, err := s.staying(ctx)
 	if err != nil {
 		return err
 	}
-	pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil })
 	if len(pods) != 1 || !ready(pods[0]) {
 		return fmt.Errorf("%s has %d pods", s.name, len(pods))
 	}
