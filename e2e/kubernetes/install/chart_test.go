@@ -61,6 +61,7 @@ func TestSchema(t *testing.T) {
 		"podDisruptionBudget.minAvailable=half":   "/podDisruptionBudget/minAvailable",
 		"strategy.type=Blue":                      "/strategy/type",
 		"replicaCount=3":                          "replicaCount",
+		"serviceAccount=null,crds=null":           "missing properties 'serviceAccount', 'crds'", // As with --reuse-values.
 	} {
 		if _, err := helm(t, value); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v does not name %s", value, err, want)

@@ -117,7 +117,7 @@ func TestNotes(t *testing.T) {
 		t.Helper()
 		args := []string{"install", "faas-infer", filepath.Join(root, "yaml", "chart", "faas-infer"),
 			"--namespace", namespace,
-			"--dry-run=server", "--kubeconfig", cluster.Kubeconfig(), "--set", "crds.install=false,functions.create=false"}
+			"--dry-run=server", "--take-ownership", "--kubeconfig", cluster.Kubeconfig(), "--set", "functions.create=false"}
 		for _, v := range values {
 			args = append(args, "--set", v)
 		}
@@ -155,6 +155,38 @@ func TestNotes(t *testing.T) {
 	kubectl(t, "", "-n", namespace, "create", "secret", "generic", "basic-auth")
 	if text := notes(); strings.Contains(text, secret) {
 		t.Errorf("the secret is there, and the notes say %s", text)
+	}
+	kubectl(t, "", "delete", "namespace", namespace, "--wait=false")
+}
+
+// The password of the API is made if the values say so. One that is there stays, whoever has made it.
+func TestBasicAuthStays(t *testing.T) {
+	const namespace = "of-basic-auth"
+	kubectl(t, "", "create", "namespace", namespace)
+	password := func(values ...string) string {
+		t.Helper()
+		text, err := asked(t, namespace, values...)
+		if err != nil {
+			t.Fatalf("%v: %s", err, text)
+		}
+		object := read(t, text[strings.Index(text, "---\n"):])["Secret "+namespace+"/basic-auth"]
+		data, _ := object.Object["data"].(map[string]any)
+		made, _ := data["basic-auth-password"].(string)
+		return made
+	}
+	if got := password(); got != "" {
+		t.Errorf("without the value it makes %q", got)
+	}
+	if a, b := password("generateBasicAuth=true"), password("generateBasicAuth=true"); len(a) < 32 || a == b {
+		t.Errorf("two installations have passwords of %d and %d characters; equal: %v", len(a), len(b), a == b)
+	}
+	kubectl(t, "", "-n", namespace, "create", "secret", "generic", "basic-auth", "--from-literal=basic-auth-password=b")
+	if got := password("generateBasicAuth=true"); got != "" {
+		t.Errorf("a secret of others gets the password %q", got)
+	}
+	kubectl(t, "", "-n", namespace, "annotate", "secret", "basic-auth", "meta.helm.sh/release-name=faas-infer")
+	if got := password("generateBasicAuth=true"); got != "Yg==" {
+		t.Errorf("after an upgrade the password is %q", got)
 	}
 	kubectl(t, "", "delete", "namespace", namespace, "--wait=false")
 }
