@@ -15,6 +15,7 @@
 package rollout
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 )
@@ -39,6 +40,8 @@ const (
 	minCompared = 20
 	// troublePatience is how long a candidate without a ready instance may report a problem.
 	troublePatience = 2 * time.Second
+	// maxLosses is how often a candidate may lose its last ready instance.
+	maxLosses = 3
 )
 
 // Plan is what a deployment asks for.
@@ -113,6 +116,9 @@ type State struct {
 	counted time.Time
 	// troubled is since when the candidate reports a problem without a ready instance, zero for not.
 	troubled time.Time
+	// ready: it had a ready instance at the latest decision. losses counts how often it lost the last one.
+	ready  bool
+	losses int
 }
 
 // Kind is what to do.
@@ -188,6 +194,9 @@ func (s *State) condemn(p Plan, seen Seen, now time.Time) string {
 	if s.Phase == Starting {
 		return s.neverReady(p, seen, now)
 	}
+	if why := s.down(seen, now); why != "" {
+		return why
+	}
 	a := p.alpha()
 	got := seen.Candidate.since(s.from.Candidate)
 	persists := s.windows >= minWindows || got.Answered >= alwaysBad && got.Missed == got.Answered
@@ -207,6 +216,27 @@ func (s *State) condemn(p Plan, seen Seen, now time.Time) string {
 			return fmt.Sprintf("%d of its %d answers to mirrored requests differ from those of the present revision, and %s may",
 				seen.Different, seen.Compared, percent(p.MaxDifferent))
 		}
+	}
+	return ""
+}
+
+// down returns why a candidate that had a ready instance must go because it has none, "" if it may have one again. One
+// that is idle and reports no problem may.
+func (s *State) down(seen Seen, now time.Time) string {
+	if s.ready && !seen.Ready && seen.Problem != "" {
+		s.losses++
+	}
+	if seen.Ready || seen.Problem != "" {
+		s.ready = seen.Ready
+	}
+	switch {
+	case seen.Ready:
+		s.troubled = time.Time{}
+	case seen.Problem != "" && s.troubled.IsZero():
+		s.troubled = now
+	}
+	if s.losses >= maxLosses || !s.troubled.IsZero() && now.Sub(s.troubled) >= troublePatience {
+		return "it has lost its instances: " + cmp.Or(seen.Problem, "they do not start again")
 	}
 	return ""
 }

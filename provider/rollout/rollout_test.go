@@ -162,6 +162,35 @@ func TestStarting(t *testing.T) {
 	}
 }
 
+// TestLosesInstances: a candidate whose instances end goes, one that is only idle stays.
+func TestLosesInstances(t *testing.T) {
+	for problem, want := range map[string]Kind{"killed by signal 9": RollBack, "": Hold} {
+		s, _ := Begin(start).Decide(usual, Seen{Ready: true}, start)
+		a := Action{}
+		for i := range 100 {
+			if s, a = s.Decide(usual, Seen{Problem: problem}, start.Add(time.Duration(i)*100*time.Millisecond)); a.Kind == RollBack {
+				break
+			}
+		}
+		if a.Kind != want {
+			t.Errorf("problem %q: %+v", problem, a)
+		}
+		s, _ = Begin(start).Decide(usual, Seen{Ready: true}, start)
+		for i := range 10 { // Up and down.
+			seen := Seen{Ready: i%2 == 0}
+			if !seen.Ready {
+				seen.Problem = problem
+			}
+			if s, a = s.Decide(usual, seen, start.Add(time.Duration(i)*100*time.Millisecond)); a.Kind == RollBack {
+				break
+			}
+		}
+		if a.Kind != want {
+			t.Errorf("up and down with problem %q: %+v", problem, a)
+		}
+	}
+}
+
 // TestNoTraffic: without requests nothing is decided, however long it takes.
 func TestNoTraffic(t *testing.T) {
 	s, seen := Begin(start), Seen{Ready: true}
