@@ -89,7 +89,7 @@ func Models(ctx context.Context, o rig.Options, m ModelsOptions) (_ *report.Repo
 	r.Add("first_answer_s", whole.answered.Seconds(), "s", "to the first answer of the function")
 	r.Add("second_s", whole.second.Seconds(), "s", "the same of a second function with the same model")
 	r.Add("broken_s", broken.deployed.Seconds(), "s", fmt.Sprintf("as deployed_s, over a connection that "+
-		"breaks %d times", breaks-n.left.Load()))
+		"breaks %d times", breaks))
 	r.Add("ratio.first_answer_over_bytes", whole.answered.Seconds()/alone.Seconds(), "", "")
 	r.Add("ratio.deployed_over_bytes", whole.deployed.Seconds()/alone.Seconds(), "", "")
 	r.Add("ratio.second_over_first", whole.second.Seconds()/whole.answered.Seconds(), "", "")

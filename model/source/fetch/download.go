@@ -55,6 +55,9 @@ func (c *Cache) download(ctx context.Context, o *origin.Object, part string, p *
 		if stop := new(origin.Fatal); errors.As(err, stop) || failures == maxAttempts {
 			return "", err
 		}
+		if t.here-before >= block {
+			continue // A connection that carried much needs no pause before the next.
+		}
 		if err := origin.Wait(ctx, pause); err != nil {
 			return "", err
 		}
