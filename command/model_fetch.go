@@ -11,7 +11,8 @@ import (
 	"github.com/faas-infer/faas-infer/model/source/origin"
 )
 
-// fetchModel brings the model of a URI into the user's cache, and returns its bundle's directory. secrets are the files of
+// fetchModel brings the model of a URI into the user's cache, and returns its bundle's directory. secrets are
+// the files of
 // credentials by the names that functions' secrets have. A user may name any address and file of this machine.
 func fetchModel(ctx context.Context, uri string, secrets map[string]string) (dir string, err error) {
 	u, err := source.Parse(uri)
@@ -21,7 +22,8 @@ func fetchModel(ctx context.Context, uri string, secrets map[string]string) (dir
 	values := map[string][]byte{}
 	for name, file := range secrets {
 		if !origin.SecretCounts(name) {
-			return "", usage(fmt.Errorf("--secret %s: the name must be %s, %s or %s", name, origin.S3Secret, origin.TokenSecret, origin.RegistrySecret))
+			return "", usage(fmt.Errorf("--secret %s: the name must be %s, %s or "+
+				"%s", name, origin.S3Secret, origin.TokenSecret, origin.RegistrySecret))
 		}
 		if values[name], err = os.ReadFile(file); err != nil {
 			return "", fmt.Errorf("--secret %s: %w", name, err)

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -127,6 +126,6 @@ func TestModelByURI(t *testing.T) {
 }
 
 func hashOf(content []byte) string {
-	sum := sha256.Sum256(bytes.Clone(content))
+	sum := sha256.Sum256(content)
 	return hex.EncodeToString(sum[:])
 }

@@ -124,7 +124,8 @@ type downloading struct {
 
 // Invoke refuses the request for now.
 func (d downloading) Invoke(context.Context, *frame.Request) (*frame.Response, error) {
-	return nil, web.Refuse(http.StatusServiceUnavailable, "the model of function %s is being downloaded: %v; try again later", d.name, &d.of.progress)
+	return nil, web.Refuse(http.StatusServiceUnavailable, "the model of function %s is being downloaded: "+
+		"%v; try again later", d.name, &d.of.progress)
 }
 
 // isDownloading reports whether the function waits for its first model.
@@ -142,7 +143,8 @@ func (d *deployed) waitsFor(w *waitingDeployment) bool {
 	return is && of.of == w
 }
 
-// applyFetched deploys once the model is here. If that takes longer than the patience, it returns nil, and the deployment
+// applyFetched deploys once the model is here. If that takes longer than the patience, it returns nil, and the
+// deployment
 // goes on. The caller may hang up before.
 func (c change) applyFetched(ctx context.Context, s *Server) error {
 	a, f := c.address, &s.fetching
@@ -171,7 +173,8 @@ func (c change) applyFetched(ctx context.Context, s *Server) error {
 		<-w.done
 		return errors.Join(err, c.finish(context.WithoutCancel(ctx), s, w))
 	}
-	s.log.Info().Str("function", a.full()).Str("progress", w.progress.String()).Msg("accepted; its model is being downloaded")
+	s.log.Info().Str("function", a.full()).Str("progress", w.progress.String()).Msg("accepted; its model " +
+		"is being downloaded")
 	go c.follow(s, w)
 	return nil
 }
@@ -207,7 +210,8 @@ func (c change) finish(ctx context.Context, s *Server, w *waitingDeployment) err
 	w.cancel()
 	switch {
 	case !s.fetching.current(full, w):
-		return web.Refuse(http.StatusConflict, "while the model was being downloaded, another deployment or a deletion of function %s came; deploy again", c.address.name)
+		return web.Refuse(http.StatusConflict, "while the model was being downloaded, another deployment "+
+			"or a deletion of function %s came; deploy again", c.address.name)
 	case err == nil:
 		err = c.apply(ctx, s)
 	}
@@ -233,7 +237,8 @@ func (c change) finish(ctx context.Context, s *Server, w *waitingDeployment) err
 	}
 	s.fetching.by.Drop(c.address.namespace, c.address.name)
 	if w.err != nil && !errors.Is(w.err, context.Canceled) {
-		s.events.log.Add(s.now(), full, decisions.Reject, decisions.Fields{Image: c.deployment.Image, Error: web.Conceal(err.Error())})
+		fields := decisions.Fields{Image: c.deployment.Image, Error: web.Conceal(err.Error())}
+		s.events.log.Add(s.now(), full, decisions.Reject, fields)
 	}
 	return err
 }

@@ -84,10 +84,12 @@ func Models(ctx context.Context, o rig.Options, m ModelsOptions) (_ *report.Repo
 	r := report.New(fmt.Sprintf("bench models --model %s --rate %g", m.Model, m.Rate), time.Now())
 	r.Add("size_mb", float64(info.Size())/1e6, "MB", "the model's file")
 	r.Add("bytes_s", alone.Seconds(), "s", "a plain download of the file to the disk")
-	r.Add("deployed_s", whole.deployed.Seconds(), "s", "from sending the deployment to its answer: download, verification, check of the model")
+	r.Add("deployed_s", whole.deployed.Seconds(), "s", "from sending the deployment to its answer: "+
+		"download, verification, check of the model")
 	r.Add("first_answer_s", whole.answered.Seconds(), "s", "to the first answer of the function")
 	r.Add("second_s", whole.second.Seconds(), "s", "the same of a second function with the same model")
-	r.Add("broken_s", broken.deployed.Seconds(), "s", fmt.Sprintf("as deployed_s, over a connection that breaks %d times", breaks-n.left.Load()))
+	r.Add("broken_s", broken.deployed.Seconds(), "s", fmt.Sprintf("as deployed_s, over a connection that "+
+		"breaks %d times", breaks))
 	r.Add("ratio.first_answer_over_bytes", whole.answered.Seconds()/alone.Seconds(), "", "")
 	r.Add("ratio.deployed_over_bytes", whole.deployed.Seconds()/alone.Seconds(), "", "")
 	r.Add("ratio.second_over_first", whole.second.Seconds()/whole.answered.Seconds(), "", "")

@@ -127,7 +127,8 @@ func Parse(text string) (URI, error) {
 	if tagged {
 		sum, is := strings.CutPrefix(fragment, sumKey)
 		if _, err := hex.DecodeString(sum); !is || err != nil || len(sum) != sumDigits {
-			return URI{}, errors.New("what follows # must be sha256= and the 64 hexadecimal digits that sha256sum prints for the file")
+			return URI{}, errors.New("what follows # must be sha256= and the 64 hexadecimal digits that " +
+				"sha256sum prints for the file")
 		}
 		u.Sum = strings.ToLower(sum)
 	}
@@ -140,9 +141,11 @@ func Parse(text string) (URI, error) {
 	}
 	switch {
 	case u.Sum != "" && u.Scheme == OCI:
-		return URI{}, errors.New("an artefact has a digest instead of #sha256=; write it as oci://HOST/REPOSITORY@sha256:…")
+		return URI{}, errors.New("an artefact has a digest instead of #sha256=; write it as " +
+			"oci://HOST/REPOSITORY@sha256:…")
 	case u.Sum != "" && u.Folder():
-		return URI{}, errors.New("#sha256= is for a file, and this is a folder; name a file, or an archive of the folder")
+		return URI{}, errors.New("#sha256= is for a file, and this is a folder; name a file, or an " +
+			"archive of the folder")
 	}
 	return u, nil
 }
@@ -150,7 +153,8 @@ func Parse(text string) (URI, error) {
 // setPlace reads what stands between the scheme and the query.
 func (u *URI) setPlace(rest string) error {
 	if strings.Contains(strings.SplitN(rest, "/", 2)[0], "@") && u.Scheme != HF && u.Scheme != OCI {
-		return errors.New("it must have no name or password, because everybody sees annotations; put them into a secret of the function")
+		return errors.New("it must have no name or password, because everybody sees annotations; put " +
+			"them into a secret of the function")
 	}
 	switch u.Scheme {
 	case HTTPS, HTTP:
@@ -192,7 +196,8 @@ func (u *URI) setBucket(rest string) error {
 		if u.Scheme == PVC {
 			what = "claim"
 		}
-		return fmt.Errorf("what follows %s:// must be the name of a %s: lower-case letters, digits, '-' and '.'", u.Scheme, what)
+		return fmt.Errorf("what follows %s:// must be the name of a %s: lower-case letters, digits, '-' "+
+			"and '.'", u.Scheme, what)
 	}
 	key, err := decode(key)
 	u.Host, u.Path = bucket, key
@@ -248,7 +253,8 @@ func (u *URI) setArtefact(rest string) error {
 		}
 	}
 	if !repositoryName.MatchString(repository) {
-		return errors.New("it must be oci://HOST/REPOSITORY:TAG with a repository of lower-case letters, digits and '/', '.', '_' and '-' between them")
+		return errors.New("it must be oci://HOST/REPOSITORY:TAG with a repository of lower-case letters, " +
+			"digits and '/', '.', '_' and '-' between them")
 	}
 	u.Host, u.Repository, u.Revision = strings.ToLower(host), repository, revision
 	return nil
@@ -301,7 +307,8 @@ func (u *URI) setQuery(query string) error {
 	for key, value := range values {
 		into, is := known[key]
 		if !is || len(value) != 1 {
-			return fmt.Errorf("?%s is no option of %s://; s3 has endpoint and region, gs and hf have endpoint", key, u.Scheme)
+			return fmt.Errorf("?%s is no option of %s://; s3 has endpoint and region, gs and hf have "+
+				"endpoint", key, u.Scheme)
 		}
 		*into = value[0]
 	}

@@ -140,7 +140,8 @@ func (d *Downloads) write(file string, text []byte) error {
 	return os.Rename(file+".new", file)
 }
 
-// inUse lists the entries that revisions have. It removes the pins of those that were replaced or removed [UnusedFor] ago.
+// inUse lists the entries that revisions have. It removes the pins of those that were replaced or removed
+// [UnusedFor] ago.
 func (d *Downloads) inUse() (names []string) {
 	pins, _ := os.ReadDir(filepath.Join(d.dir, "pins"))
 	stored, err := d.stored("")

@@ -32,7 +32,8 @@ func describe(dir string, u source.URI) error {
 		return err
 	}
 	if b.IsProgram() || b.Handler != "" || b.Requirements != "" || b.Server != "" || b.ServerURL != "" {
-		return fmt.Errorf("its %s names a program; what comes from a URI is data only: put programs into the function's image", bundle.ManifestFile)
+		return fmt.Errorf("its %s names a program; what comes from a URI is data only: put programs into "+
+			"the function's image", bundle.ManifestFile)
 	}
 	return nil
 }
@@ -87,7 +88,8 @@ func manifest(dir string, u source.URI) (bundle.Manifest, error) {
 	switch {
 	case len(onnx) > 0:
 		if m.Model = chosenFile(onnx); m.Model == "" {
-			return m, fmt.Errorf("it has %d ONNX files, %s; name one of them: %s", len(onnx), some(onnx), example(u, onnx[0]))
+			return m, fmt.Errorf("it has %d ONNX files, %s; name one of them: "+
+				"%s", len(onnx), some(onnx), example(u, onnx[0]))
 		}
 		return m, nil
 	case len(saved) == 1:
@@ -104,7 +106,8 @@ func manifest(dir string, u source.URI) (bundle.Manifest, error) {
 	return m, fmt.Errorf("it has neither %s nor exactly one model: an .onnx or .keras file, or a SavedModel; `faas-infer model convert` makes ONNX of other formats", bundle.ManifestFile)
 }
 
-// chosenFile returns the file that is meant without a manifest: model.onnx, the only one beside no folder, or the only one.
+// chosenFile returns the file that is meant without a manifest: model.onnx, the only one beside no folder, or
+// the only one.
 func chosenFile(files []string) string {
 	top := slices.DeleteFunc(slices.Clone(files), func(name string) bool { return strings.Contains(name, "/") })
 	switch {

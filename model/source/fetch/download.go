@@ -55,6 +55,9 @@ func (c *Cache) download(ctx context.Context, o *origin.Object, part string, p *
 		if stop := new(origin.Fatal); errors.As(err, stop) || failures == maxAttempts {
 			return "", err
 		}
+		if t.here-before >= block {
+			continue // A connection that carried much needs no pause before the next.
+		}
 		if err := origin.Wait(ctx, pause); err != nil {
 			return "", err
 		}
@@ -64,7 +67,8 @@ func (c *Cache) download(ctx context.Context, o *origin.Object, part string, p *
 	wrong := error(nil)
 	switch {
 	case o.Sum != "" && o.Sum != sum:
-		wrong = fmt.Errorf("the server sent content with the SHA-256 %s, and it must be %s; ask whoever gave you the URI which of them is right", sum, o.Sum)
+		wrong = fmt.Errorf("the server sent content with the SHA-256 %s, and it must be %s; ask whoever "+
+			"gave you the URI which of them is right", sum, o.Sum)
 	case t.md5 != nil && hex.EncodeToString(t.md5.Sum(nil)) != o.MD5:
 		wrong = errors.New("the content that arrived has another MD5 than the server's ETag says; deploy again")
 	}
@@ -81,7 +85,8 @@ type transfer struct {
 	file   *os.File
 	// note is the file that says of which state of the object the bytes are.
 	note string
-	// here is the number of bytes in the file, which sha and md5 have hashed; md5 is nil if nobody knows what it must be.
+	// here is the number of bytes in the file, which sha and md5 have hashed; md5 is nil if nobody knows what it
+	// must be.
 	here     int64
 	sha, md5 hash.Hash
 	shown    *Progress
@@ -182,7 +187,8 @@ var errStalled = errors.New("the server sends nothing")
 // cause replaces an error by the reason why the attempt was ended.
 func (t *transfer) cause(ctx context.Context, err error) error {
 	if err != nil && errors.Is(context.Cause(ctx), errStalled) {
-		return fmt.Errorf("the server has sent nothing for %v after %d bytes, several times; deploy again once it does", t.cache.options.Stall, t.here)
+		return fmt.Errorf("the server has sent nothing for %v after %d bytes, several times; deploy "+
+			"again once it does", t.cache.options.Stall, t.here)
 	}
 	return err
 }
@@ -193,7 +199,8 @@ type filled struct {
 	err   error
 }
 
-// copy writes and hashes what a body has, while it reads on. alive is called for each block that arrives, and idle when
+// copy writes and hashes what a body has, while it reads on. alive is called for each block that arrives, and
+// idle when
 // the disk is what is waited for.
 func (t *transfer) copy(ctx context.Context, body io.ReadCloser, alive func(), idle func() bool) error {
 	free, full := make(chan []byte, depth), make(chan filled, depth)

@@ -1,5 +1,6 @@
 // Package fetch brings what a model's URI names to this machine, and keeps it in a cache. All who want the same wait
-// for one download, which goes on where it broke off. What arrives is verified before anybody sees it. The package does
+// for one download, which goes on where it broke off. What arrives is verified before anybody sees it. The
+// package does
 // not decide who may have a model, nor which revision of a function uses which content.
 //
 // Begin reading at [Cache.Fetch]. Package origin asks the servers. The files follow a download: download.go brings one
@@ -33,7 +34,8 @@ type Options struct {
 	Dir string
 	// MaxBytes bounds the size of what the cache keeps.
 	MaxBytes int64
-	// Sources are the hosts, networks and directories that [origin.ParseSources] has read. Without them only public addresses
+	// Sources are the hosts, networks and directories that [origin.ParseSources] has read. Without them only
+	// public addresses
 	// are asked, and no file of this machine is read.
 	Sources origin.Sources
 	// Stall is how long a server may send nothing, [DefaultStall] if it is 0.
@@ -96,7 +98,8 @@ func (c *Cache) Last(u source.URI) (Entry, bool) {
 	return c.Entry(c.reference(u).Entry)
 }
 
-// Fetch returns the entry of a URI, which it downloads unless the cache has it. A URI without a hash is asked for at its
+// Fetch returns the entry of a URI, which it downloads unless the cache has it. A URI without a hash is asked
+// for at its
 // server each time, by its ETag, and only what has changed is downloaded again. p, if it is not nil, shows how far the
 // download is. The error is the end of a sentence about the URI.
 func (c *Cache) Fetch(ctx context.Context, u source.URI, with origin.Credentials, p *Progress) (Entry, error) {
@@ -284,7 +287,8 @@ func (c *Cache) install(ctx context.Context, u source.URI, found *origin.Finding
 	}
 	e, ok := c.Entry(name)
 	if !ok {
-		return Entry{}, fmt.Errorf("it was removed from the cache of models, %s, while it was put there; deploy again", c.store.Dir)
+		return Entry{}, fmt.Errorf("it was removed from the cache of models, %s, while it was put there; "+
+			"deploy again", c.store.Dir)
 	}
 	return e, nil
 }

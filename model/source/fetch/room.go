@@ -55,9 +55,12 @@ func (c *Cache) makeRoom(size int64, parts string) error {
 		if free, err = freeBytes(c.options.Dir); err == nil && missing+reserve <= free {
 			break
 		}
-		return fmt.Errorf("it has %s, and the disk of %s has %s free, of which %s stay free; make room there", bytesText(size), c.options.Dir, bytesText(max(free, 0)), bytesText(reserve))
+		return fmt.Errorf("it has %s, and the disk of %s has %s free, of which %s stay free; make room "+
+			"there", bytesText(size), c.options.Dir, bytesText(max(free, 0)), bytesText(reserve))
 	case now+size > c.options.MaxBytes:
-		return fmt.Errorf("it has %s, and the models that functions use take %s of the %s that the cache may have; remove functions, or give the provider a larger --models-size", bytesText(size), bytesText(now), bytesText(c.options.MaxBytes))
+		return fmt.Errorf("it has %s, and the models that functions use take %s of the %s that the cache "+
+			"may have; remove functions, or give the provider a larger "+
+			"--models-size", bytesText(size), bytesText(now), bytesText(c.options.MaxBytes))
 	}
 	return nil
 }
@@ -95,7 +98,8 @@ func (c *Cache) keepUsed() {
 
 // tooLarge is the error for a model that is larger than the cache.
 func (c Options) tooLarge(size int64) error {
-	return origin.Fatal{Err: fmt.Errorf("it has %s or more, and the cache may have %s; give the provider a larger --models-size", bytesText(size), bytesText(c.MaxBytes))}
+	return origin.Fatal{Err: fmt.Errorf("it has %s or more, and the cache may have %s; give the provider "+
+		"a larger --models-size", bytesText(size), bytesText(c.MaxBytes))}
 }
 
 // freeBytes is how much of a disk this user may still fill.
@@ -123,7 +127,8 @@ func sizeBelow(dir string) (bytes int64) {
 // roomError says what to do if an error is that of a full disk.
 func roomError(err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-		return origin.Fatal{Err: fmt.Errorf("the disk of the cache of models is full: %w; make room there, and deploy again", err)}
+		return origin.Fatal{Err: fmt.Errorf("the disk of the cache of models is full: %w; make room "+
+			"there, and deploy again", err)}
 	}
 	return err
 }

@@ -44,7 +44,8 @@ func (c Options) place(o *origin.Object, part, dir string) error {
 	return os.Chmod(to, 0o644)
 }
 
-// archiveKind says what kind of archive a file is: "zip", "tar" or "gzip", a compressed tar; "" for a model. It refuses
+// archiveKind says what kind of archive a file is: "zip", "tar" or "gzip", a compressed tar; "" for a model.
+// It refuses
 // what is no model and no archive either.
 func archiveKind(file, name string, packed bool) (kind string, err error) {
 	f, err := os.Open(file)
@@ -129,7 +130,8 @@ func (c Options) unpack(kind, part, dir string) error {
 			continue
 		case tar.TypeReg:
 		default:
-			return fmt.Errorf("the archive has %q, which is neither a file nor a folder; put the file there instead", header.Name)
+			return fmt.Errorf("the archive has %q, which is neither a file nor a folder; put the file "+
+				"there instead", header.Name)
 		}
 		if err := u.write(header.Name, header.Size, tape); err != nil {
 			return err
@@ -150,14 +152,16 @@ func (c Options) unzip(u *unpacked, f *os.File, size int64) error {
 		}
 	}
 	if free, err := freeBytes(c.Dir); err == nil && total+reserve > free {
-		return fmt.Errorf("the archive has files of %s, and the disk of %s has %s free; make room there", bytesText(total), c.Dir, bytesText(free))
+		return fmt.Errorf("the archive has files of %s, and the disk of %s has %s free; make room "+
+			"there", bytesText(total), c.Dir, bytesText(free))
 	}
 	for _, one := range archive.File {
 		if one.Mode().IsDir() {
 			continue
 		}
 		if !one.Mode().IsRegular() {
-			return fmt.Errorf("the archive has %q, which is neither a file nor a folder; put the file there instead", one.Name)
+			return fmt.Errorf("the archive has %q, which is neither a file nor a folder; put the file "+
+				"there instead", one.Name)
 		}
 		if err := u.writeZipped(one); err != nil {
 			return err
@@ -184,7 +188,8 @@ func (u *unpacked) write(name string, size int64, from io.Reader) error {
 	u.bytes -= size
 	u.files--
 	if size < 0 || u.bytes < 0 || u.files < 0 {
-		return fmt.Errorf("the archive has more files than %d, or more bytes than the cache may have (--models-size)", origin.MaxFiles)
+		return fmt.Errorf("the archive has more files than %d, or more bytes than the cache may have "+
+			"(--models-size)", origin.MaxFiles)
 	}
 	if err := u.root.MkdirAll(path.Dir(clean), 0o755); err != nil {
 		return err

@@ -13,7 +13,8 @@ import (
 	"github.com/faas-infer/faas-infer/model/source"
 )
 
-// The ends of the names of secrets that have credentials for models: the secret model-s3, or one such as team-a-model-s3.
+// The ends of the names of secrets that have credentials for models: the secret model-s3, or one such as
+// team-a-model-s3.
 const (
 	// S3Secret has AWS' credentials file: aws_access_key_id and aws_secret_access_key, and perhaps aws_session_token,
 	// region and endpoint_url, each on a line.
@@ -92,7 +93,8 @@ func (w *Credentials) readS3(value []byte) error {
 		}
 	}
 	if w.Key == "" || w.Secret == "" {
-		return fmt.Errorf("it must have the lines aws_access_key_id=… and aws_secret_access_key=…, as AWS' credentials file")
+		return fmt.Errorf("it must have the lines aws_access_key_id=… and aws_secret_access_key=…, as " +
+			"AWS' credentials file")
 	}
 	if w.Endpoint == "" {
 		return nil

@@ -24,7 +24,8 @@ func (c *Client) lookFile(u source.URI) (*Finding, error) {
 	})
 	// Nobody learns which other files there are.
 	if in < 0 {
-		return nil, Fatal{fmt.Errorf("there is no such file below the directories that the provider allows with --model-sources%s", listed(dirs))}
+		return nil, Fatal{fmt.Errorf("there is no such file below the directories that the provider "+
+			"allows with --model-sources%s", listed(dirs))}
 	}
 	root, err := os.OpenRoot(dirs[in])
 	if err != nil {

@@ -77,12 +77,14 @@ func folder(objects []*Object, listed []string) (*Finding, error) {
 		return nil, Fatal{errors.New("there is no file below this prefix")}
 	}
 	if len(objects) > MaxFiles {
-		return nil, Fatal{fmt.Errorf("it has %d files, and at most %d are taken; name a folder that has the model only", len(objects), MaxFiles)}
+		return nil, Fatal{fmt.Errorf("it has %d files, and at most %d are taken; name a folder that has "+
+			"the model only", len(objects), MaxFiles)}
 	}
 	return &Finding{Tag: Hash(listed...), Objects: objects}, nil
 }
 
-// below returns the name of a file below a prefix, "" for what is no file there. It refuses a name that leads out of it.
+// below returns the name of a file below a prefix, "" for what is no file there. It refuses a name that leads
+// out of it.
 func below(prefix, name string) (string, error) {
 	short, ok := strings.CutPrefix(name, prefix)
 	if !ok || short == "" || strings.HasSuffix(short, "/") {

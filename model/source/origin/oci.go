@@ -82,10 +82,13 @@ func (c *Client) lookArtefact(ctx context.Context, u source.URI, with Credential
 		}
 	}
 	if len(found.Objects) == 0 {
-		return nil, Fatal{fmt.Errorf("the artefact has no layer with a model: each needs the annotation %s or %s with the name of its file; a container image belongs into the function's image instead", titleAnnotation, packAnnotation)}
+		return nil, Fatal{fmt.Errorf("the artefact has no layer with a model: each needs the annotation "+
+			"%s or %s with the name of its file; a container image belongs into the function's image "+
+			"instead", titleAnnotation, packAnnotation)}
 	}
 	if len(found.Objects) > MaxFiles {
-		return nil, Fatal{fmt.Errorf("the artefact has %d files, and at most %d are taken", len(found.Objects), MaxFiles)}
+		return nil, Fatal{fmt.Errorf("the artefact has %d files, and at most %d are "+
+			"taken", len(found.Objects), MaxFiles)}
 	}
 	return found, nil
 }
@@ -111,7 +114,8 @@ func chosen(index artefact) (digest string, err error) {
 		}
 	}
 	if digest == "" {
-		return "", Fatal{fmt.Errorf("the index has %s, and nothing for %s/%s", strings.Join(others, ", "), runtime.GOOS, runtime.GOARCH)}
+		return "", Fatal{fmt.Errorf("the index has %s, and nothing for %s/%s", strings.Join(others, ", "+
+			""), runtime.GOOS, runtime.GOARCH)}
 	}
 	return digest, nil
 }
@@ -124,7 +128,8 @@ func (g *registry) manifest(ctx context.Context, name string) (digest string, m 
 	}
 	digest = "sha256:" + Hash(string(text))
 	if strings.HasPrefix(name, "sha256:") && name != digest {
-		return "", m, Fatal{fmt.Errorf("%s sent a manifest with the digest %s instead of %s", a.Request.URL.Host, digest, name)}
+		return "", m, Fatal{fmt.Errorf("%s sent a manifest with the digest %s instead of "+
+			"%s", a.Request.URL.Host, digest, name)}
 	}
 	if err := json.Unmarshal(text, &m); err != nil {
 		return "", m, Fatal{fmt.Errorf("%s does not answer as a registry does: %w", a.Request.URL.Host, err)}

@@ -1,5 +1,7 @@
-// Package origin asks servers for what models' URIs name: which files, how large, in which state, and their bytes from any
-// offset on. It connects only to where it may. It stores nothing, which package fetch does. Begin reading at [Client.Look].
+// Package origin asks servers for what models' URIs name: which files, how large, in which state, and their
+// bytes from any
+// offset on. It connects only to where it may. It stores nothing, which package fetch does. Begin reading at
+// [Client.Look].
 package origin
 
 import (

@@ -132,7 +132,8 @@ func (w Credentials) sign(r *http.Request, region string, now time.Time) {
 	for part := range strings.SplitSeq(scope, "/") {
 		key = mac(key, part)
 	}
-	r.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential="+w.Key+"/"+scope+", SignedHeaders="+signed+", Signature="+hex.EncodeToString(mac(key, text)))
+	r.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential="+w.Key+"/"+scope+", "+
+		"SignedHeaders="+signed+", Signature="+hex.EncodeToString(mac(key, text)))
 }
 
 func mac(key []byte, text string) []byte {

@@ -42,7 +42,8 @@ func ParseSources(list []string) (s Sources, err error) {
 		}
 		name := strings.ToLower(strings.TrimPrefix(text, "*"))
 		if name == "" || name == "." || strings.ContainsAny(name, "/:*@ ?#") {
-			return Sources{}, fmt.Errorf("%q: it must be a host such as minio.example.com or .example.com, a network such as 10.0.0.0/8, or an absolute directory", text)
+			return Sources{}, fmt.Errorf("%q: it must be a host such as minio.example.com or "+
+				".example.com, a network such as 10.0.0.0/8, or an absolute directory", text)
 		}
 		s.hosts = append(s.hosts, name)
 	}
@@ -115,10 +116,12 @@ func (s Sources) checkPlain(host, sum string) error {
 	if sum != "" || s.trusts(address.Hostname()) {
 		return nil
 	}
-	return fmt.Errorf("http:// is not encrypted, so the content could be anybody's; use https://, add #sha256= with the file's hash, or allow the host with the provider's --model-sources %s", address.Hostname())
+	return fmt.Errorf("http:// is not encrypted, so the content could be anybody's; use https://, add "+
+		"#sha256= with the file's hash, or allow the host with the provider's --model-sources %s", address.Hostname())
 }
 
 // refused is the error for an address that is not public.
 func refused(host string, address netip.Addr) error {
-	return Fatal{fmt.Errorf("its host %s has the address %s, which is not public; models come from there only if the provider allows it with --model-sources %s", host, address, host)}
+	return Fatal{fmt.Errorf("its host %s has the address %s, which is not public; models come from there "+
+		"only if the provider allows it with --model-sources %s", host, address, host)}
 }

@@ -39,7 +39,8 @@ func NewClient(s Sources) *Client { return &Client{newClient(s), s} }
 // Close closes idle connections.
 func (c *Client) Close() { c.client.CloseIdleConnections() }
 
-// newClient returns a client that connects to public addresses and those of the sources only. The address is checked when
+// newClient returns a client that connects to public addresses and those of the sources only. The address is
+// checked when
 // it is dialled, so a name cannot change its meaning in between. It uses no proxy, which would dial unchecked.
 func newClient(s Sources) *http.Client {
 	plain := &net.Dialer{Timeout: dialTimeout}
@@ -103,10 +104,12 @@ func (c *Client) do(r *http.Request) (*answer, error) {
 		}
 		_ = response.Body.Close()
 		if redirects == maxRedirects {
-			return nil, Fatal{fmt.Errorf("its server redirects more than %d times; use the address where the file is", maxRedirects)}
+			return nil, Fatal{fmt.Errorf("its server redirects more than %d times; use the address where "+
+				"the file is", maxRedirects)}
 		}
 		if to.Scheme != source.HTTPS && (to.Scheme != source.HTTP || r.URL.Scheme == source.HTTPS) {
-			return nil, Fatal{fmt.Errorf("its server redirects from %s to %s, which is less safe; use the address where the file is", r.URL.Scheme, to.Scheme)}
+			return nil, Fatal{fmt.Errorf("its server redirects from %s to %s, which is less safe; use "+
+				"the address where the file is", r.URL.Scheme, to.Scheme)}
 		}
 		next := r.Clone(r.Context())
 		next.URL, next.Host = to, ""
@@ -137,7 +140,8 @@ func (a *answer) refusal(what string) error {
 	host := a.Request.URL.Host
 	switch code := a.StatusCode; {
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
-		return Fatal{fmt.Errorf("%s refuses it (%d); name a secret with the credentials in the function's secrets: %s", host, code, what)}
+		return Fatal{fmt.Errorf("%s refuses it (%d); name a secret with the credentials in the "+
+			"function's secrets: %s", host, code, what)}
 	case code == http.StatusNotFound || code == http.StatusGone:
 		return Fatal{fmt.Errorf("%s has no such file (%d)", host, code)}
 	case code >= http.StatusInternalServerError || code == http.StatusTooManyRequests || code == http.StatusRequestTimeout:
@@ -223,7 +227,8 @@ func (m remote) open(ctx context.Context, o *Object, offset int64) (io.ReadClose
 			return a.Body, from, nil
 		}
 		_ = a.Body.Close()
-		return nil, 0, Fatal{errors.New("its server answers with a part of the file and does not say which (Content-Range)")}
+		return nil, 0, Fatal{errors.New("its server answers with a part of the file and does not say " +
+			"which (Content-Range)")}
 	case http.StatusRequestedRangeNotSatisfiable:
 		_ = a.Body.Close()
 		if offset == 0 {
@@ -268,7 +273,8 @@ func (c *Client) text(r *http.Request, secret string) (*answer, []byte, error) {
 		return nil, nil, fmt.Errorf("the answer of %s broke: %w", r.URL.Host, err)
 	}
 	if len(text) > maxAnswer {
-		return nil, nil, fmt.Errorf("the answer of %s has more than %d MiB, the maximum for a list", r.URL.Host, maxAnswer>>20)
+		return nil, nil, fmt.Errorf("the answer of %s has more than %d MiB, the maximum for a "+
+			"list", r.URL.Host, maxAnswer>>20)
 	}
 	return a, text, nil
 }
