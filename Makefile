@@ -68,7 +68,7 @@ up: ## Build all, start it, deploy stack.yml, stay until Ctrl-C
 .PHONY: test
 test: ## Check formatting, vet, run all tests, with the race detector where packages can race
 	@echo "[1/4] requirements: the binary, ONNX Runtime, OpenFaaS, Chromium, a collector, Prometheus, an ACME authority, Python packages"
-	@$(MAKE) --no-print-directory -j4 ready gateway faas-cli grpcurl chromium axe collector prometheus pebble python
+	@$(MAKE) --no-print-directory -j4 ready gateway faas-cli grpcurl chromium axe collector prometheus pebble versitygw python
 	@echo "[2/4] gofmt, vet and the links of the pages"
 	@$(MAKE) --no-print-directory formatted vet docs
 	@rm -f bin/flaky
@@ -196,6 +196,10 @@ faas-cli: ## Build the stock faas-cli into the user's cache
 .PHONY: pebble
 pebble: ## Build pebble, from which tests get certificates, into the user's cache
 	@$(TIMED) "pebble" scripts/pebble.sh >/dev/null
+
+.PHONY: versitygw
+versitygw: ## Build versitygw, a server of S3 for tests, into the user's cache
+	@$(TIMED) "versitygw" scripts/versitygw.sh >/dev/null
 
 .PHONY: grpcurl
 grpcurl: ## Build grpcurl into the user's cache

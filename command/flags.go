@@ -23,9 +23,12 @@ import (
 	"github.com/faas-infer/faas-infer/command/profile"
 	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/gpu/device"
+	"github.com/faas-infer/faas-infer/model/source/origin"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/access"
+	"github.com/faas-infer/faas-infer/provider/annotation"
 	"github.com/faas-infer/faas-infer/provider/build"
+	"github.com/faas-infer/faas-infer/provider/bundles"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
@@ -62,8 +65,12 @@ type ProviderFlags struct {
 	standBy                                   bool
 	mps                                       string
 	noCgroups, measure, park                  bool
-	logLevel                                  string
-	infless                                   inflessFlags
+	modelSources                              []string
+	modelsLimit                               string
+	// downloads are what modelsLimit and modelSources say.
+	downloads bundles.DownloadOptions
+	logLevel  string
+	infless   inflessFlags
 	// accessKeys is a file with the keys of those who may call functions, "" for none.
 	accessKeys string
 	// tls is the directory of the provider's certificate, "" for none.
@@ -81,6 +88,8 @@ type ProviderFlags struct {
 func (f *ProviderFlags) register(flags *pflag.FlagSet) {
 	f.Register(flags)
 	flags.StringVar(&f.bundles, "bundles", "", "directory of the bundles that images name (default STATE/bundles)")
+	flags.StringSliceVar(&f.modelSources, "model-sources", nil, "hosts (minio.example.com, .example.com), networks (10.0.0.0/8) and directories (/srv/models) from which models may come by URI, beside hosts with public addresses")
+	flags.StringVar(&f.modelsLimit, "models-size", "20Gi", "maximum size of the models that were downloaded by URI; beyond it, those that no function uses are removed, least recently used first")
 	flags.StringVar(&f.functionSecrets, "function-secrets", "", "directory with the functions' secrets, one file NAMESPACE/NAME each (default STATE/function-secrets)")
 	flags.IntSliceVar(&f.cores, "cores", nil, "cores that instances may run on (default: all)")
 	flags.StringSliceVar(&f.gpus, "gpus", []string{allGPUs}, "GPUs that instances may use: auto for all that there are, none, or indexes and UUIDs of GPUs and MIG instances")
@@ -154,6 +163,13 @@ func (f *ProviderFlags) complete() error {
 	}
 	if err := checkCores(f.cores); err != nil {
 		return err
+	}
+	f.downloads.Dir = filepath.Join(f.state, "models")
+	if f.downloads.MaxBytes, err = annotation.ParseMemory(cmp.Or(f.modelsLimit, "20Gi")); err != nil {
+		return fmt.Errorf("--models-size %q: it must be %w", f.modelsLimit, err)
+	}
+	if f.downloads.Sources, err = origin.ParseSources(f.modelSources); err != nil {
+		return fmt.Errorf("--model-sources %w", err)
 	}
 	// Instances have another working directory.
 	for _, dir := range []*string{&f.bundles, &f.prepared, &f.functionSecrets} {

@@ -30,13 +30,7 @@ type machine struct{}
 // running.
 func (machine) Open(ctx context.Context, b Base) (p Parts, err error) {
 	var close []func() error
-	p.Close = func() error {
-		var err error
-		for i := len(close) - 1; i >= 0; i-- {
-			err = errors.Join(err, close[i]())
-		}
-		return err
-	}
+	p.Close = func() error { return closeBackwards(close) }
 	f := b.Flags
 	kept, err := store.Open(filepath.Join(f.state, "faas-infer.db"))
 	if err != nil {
@@ -86,6 +80,7 @@ func (machine) Open(ctx context.Context, b Base) (p Parts, err error) {
 		return p, err
 	}
 	found := bundles.New(bundles.Dir(f.bundles), f.state, looked, b.Log)
+	found.Downloads = bundles.NewDownloads(f.downloads, secrets, kept.Functions)
 	models, ordinary := router.Split(backend)
 	made, err := sets.New(ctx, models, sets.Options{Logger: b.Log})
 	if err != nil {
@@ -103,10 +98,18 @@ func (machine) Open(ctx context.Context, b Base) (p Parts, err error) {
 		return p, err
 	}
 	p.Store, p.Secrets, p.Controller, p.Nodes = kept, secrets, controller, backend.Nodes
-	p.Logs, p.FunctionUser = functionLogs{files: backend.Logs(), log: b.Log}, sandbox.FunctionUser
+	p.Logs, p.FunctionUser, p.Fetcher = functionLogs{files: backend.Logs(), log: b.Log}, sandbox.FunctionUser, found.Downloads
 	p.Defaults = bundles.Dir(f.bundles).Defaults
 	p.Build, p.Upload, p.PublicKey = builder, builder.Upload, http.HandlerFunc(build.PublicKey)
 	return p, nil
+}
+
+// closeBackwards calls all functions, the last one first.
+func closeBackwards(all []func() error) (err error) {
+	for _, close := range slices.Backward(all) {
+		err = errors.Join(err, close())
+	}
+	return err
 }
 
 // gpuOptions reads --gpus.

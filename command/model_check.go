@@ -18,6 +18,7 @@ import (
 	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/instance/engines"
 	"github.com/faas-infer/faas-infer/instance/protocol"
+	"github.com/faas-infer/faas-infer/model/source"
 	"github.com/faas-infer/faas-infer/model/tensor"
 	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/provider"
@@ -41,8 +42,9 @@ type checkOptions struct {
 
 func newModelCheckCommand() *cobra.Command {
 	var o checkOptions
+	var secrets map[string]string
 	c := &cobra.Command{
-		Use:   "check DIR|FILE",
+		Use:   "check DIR|FILE|URI",
 		Short: "Check whether a model can meet an objective on this machine, and with which configs",
 		Long: `check does what the provider does when a function is deployed, and prints the result.
 It reads the model, infers its shapes and predicts from its operators how long a batch
@@ -50,8 +52,8 @@ takes at every batch size and CPU share. It then lists the configs ⟨batch, CPU
 meet the objective here, and names the cheapest under load. It measures as a
 whole a model with operators of another domain, in Python or in a model server.
 
-The argument is an ONNX file, a bundle, a function's folder with one ONNX file, or the
-name of a model of the zoo. The exit status is 1 if the objective cannot be met.
+The argument is an ONNX file, a bundle, a function's folder with one ONNX file, the
+name of a model of the zoo, or the URI of a model, which is downloaded into your cache. The exit status is 1 if the objective cannot be met.
 
 requests/s is the highest rate of an instance with the config (r_up, INFless Eq. 1).
 core·ms/request is the CPU time of a request at that rate.`,
@@ -60,7 +62,14 @@ core·ms/request is the CPU time of a request at that rate.`,
   faas-infer model check dssm --slo 20ms --json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.run(cmd.Context(), args[0], cmd.OutOrStdout())
+			model := args[0]
+			if source.Is(model) {
+				var err error
+				if model, err = fetchModel(cmd.Context(), model, secrets); err != nil {
+					return err
+				}
+			}
+			return o.run(cmd.Context(), model, cmd.OutOrStdout())
 		},
 	}
 	f := c.Flags()
@@ -72,6 +81,7 @@ core·ms/request is the CPU time of a request at that rate.`,
 	profile.MaxShapesFlag(c.Flags(), &o.MaxShapes)
 	f.StringVar(&o.Prepared, "prepared", "", "directory of prepared models (default: the user's cache)")
 	f.BoolVar(&o.JSON, "json", false, "print one JSON object")
+	f.StringToStringVar(&secrets, "secret", nil, "files with the credentials of a URI's server: model-s3=FILE, model-token=FILE or model-registry=FILE, as a function's secrets have them")
 	f.BoolVar(&o.verdict, "verdict", false, "print what the provider answers to an upload")
 	_ = f.MarkHidden("verdict") // There is such a flag.
 	return c

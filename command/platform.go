@@ -66,6 +66,8 @@ type Parts struct {
 	Upload func(w http.ResponseWriter, r *http.Request) error
 	// Defaults returns the annotations in a function's image; nil for none.
 	Defaults provider.Defaults
+	// Fetcher brings models that functions name by URIs; nil if the controller does.
+	Fetcher provider.Fetcher
 	// FunctionUser is provider.Options.FunctionUser.
 	FunctionUser func(user int) bool
 	// Serve, if it is not nil, is called once the provider has its functions. It starts

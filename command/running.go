@@ -49,9 +49,11 @@ type runningProvider struct {
 	// restore brings back the stored functions. endRestore ends it early and waits.
 	restore    func(context.Context)
 	endRestore func()
-	stopRun    context.CancelFunc
-	ran        <-chan struct{}
-	served     <-chan error
+	// endDownloads ends the downloads of models; the next provider goes on with them.
+	endDownloads context.CancelFunc
+	stopRun      context.CancelFunc
+	ran          <-chan struct{}
+	served       <-chan error
 	// steps end it; release stops waiting for the user's second signal.
 	steps   shutdown.Steps
 	release func()

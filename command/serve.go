@@ -101,11 +101,13 @@ func (f *ProviderFlags) start(ctx context.Context, platform Platform) (_ *runnin
 // newServer makes the provider's routes from the platform's parts.
 func (s *runningProvider) newServer(b Base) *provider.Server {
 	f, p := s.flags, s.parts
+	downloads, end := context.WithCancel(context.Background())
+	s.endDownloads = end
 	return provider.New(provider.Options{
 		Store: p.Store, Controller: p.Controller, Metrics: b.Metrics, Decisions: b.Decisions, Gatherer: s.registry, Credentials: b.Credentials,
 		Bodies: b.Bodies, InFlight: b.InFlight, Tracer: b.Tracer, ColdWait: f.coldWait, Version: types.VersionInfo{Release: report.ReleaseOrCommit(), SHA: report.Version()}, Logger: s.log,
 		Secrets: p.Secrets, Logs: p.Logs, Nodes: p.Nodes, CORSOrigins: f.corsOrigins, Hosts: f.Hosts(), FunctionUser: p.FunctionUser, BehindGateway: f.behindGateway,
-		Build: p.Build, Upload: p.Upload, PublicKey: p.PublicKey, Defaults: p.Defaults, Several: p.Several, AccessKeys: f.accessKeys, Rates: p.Rates,
+		Build: p.Build, Upload: p.Upload, PublicKey: p.PublicKey, Defaults: p.Defaults, Fetcher: p.Fetcher, Downloads: downloads, Several: p.Several, AccessKeys: f.accessKeys, Rates: p.Rates,
 	})
 }
 
@@ -148,6 +150,7 @@ func (s *runningProvider) run() {
 	restoreCtx, endRestore := context.WithCancel(context.Background())
 	ended := shutdown.Background(func() { s.restore(restoreCtx) })
 	s.endRestore = func() {
+		s.endDownloads()
 		endRestore()
 		<-ended
 	}

@@ -39,10 +39,13 @@ var homes = []struct {
 }
 
 // others are the pages that this test skips: the index, the reference, the table of
-// formats, the console's views and those that answer questions, which have no commands to follow, the pages about a cluster, which package
-// e2e/kubernetes tests, the page about
+// formats, the page about URIs, whose servers are examples, the console's views and those that answer questions,
+// which have no commands to follow, the pages about a cluster, which package e2e/kubernetes tests, the page about
 // GPUs, which the tests' machine does not have, and that about releases, which installs programs and services.
-var others = []string{"README", "reference", "models", "console", "faq", "glossary", "comparison", "kubernetes", "from-faas-netes", "gpus", "releases"}
+var others = []string{
+	"README", "reference", "models", "model-uris", "console", "faq", "glossary", "comparison", "kubernetes",
+	"from-faas-netes", "gpus", "releases",
+}
 
 // Every command of the guide does what the guide says. A reader follows the pages one after another in one home, with
 // what the earlier ones left there. The guide's TestPagesShareNoNames checks that any order would do.

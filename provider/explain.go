@@ -18,7 +18,7 @@ func (s *Server) statusOf(d *deployed) Status {
 	if !ok {
 		now = Status{}
 	}
-	return d.explained(s.store, now)
+	return s.fetching.shown(d.Name, d.explained(s.store, now))
 }
 
 // explained adds to a function's status the problems that its controller does not know.

@@ -105,7 +105,7 @@ type fixedFields struct {
 // appendStatus adds a function's status, without usage, as JSON to text.
 func (s *Server) appendStatus(text []byte, d *deployed) []byte {
 	now := s.statusOf(d)
-	if now.Problem != "" { // The problem changes, too, and few functions have one.
+	if now.Problem != "" || d.isDownloading() { // These change, too, and few functions have them.
 		object, _ := json.Marshal(d.status(now, false))
 		return append(text, object...)
 	}

@@ -36,6 +36,7 @@ package provider
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -44,6 +45,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/instance/frame"
+	uri "github.com/faas-infer/faas-infer/model/source"
 	"github.com/faas-infer/faas-infer/provider/annotation"
 	"github.com/faas-infer/faas-infer/provider/store"
 	"github.com/faas-infer/faas-infer/provider/web"
@@ -77,6 +79,14 @@ type Function struct {
 	// Learnt are the sizes of its model's free dimensions that a request has taught, as
 	// [annotation.InferShapes] would say them, "" if none has.
 	Learnt string
+}
+
+// ModelFrom says for a sentence from where the function's model comes: its image, or a URI.
+func (f *Function) ModelFrom() string {
+	if u, err := uri.Parse(f.Inference.Source); err == nil {
+		return "model " + u.String()
+	}
+	return fmt.Sprintf("image %q", f.Deployment.Image)
 }
 
 // Status is the present state of a function's instances.

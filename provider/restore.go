@@ -102,6 +102,9 @@ func (r restorer) run(ctx context.Context) {
 	}
 	close(r.over)
 	work.Wait()
+	if ctx.Err() == nil {
+		resumeFetching(r.Server)
+	}
 }
 
 // one makes one stored function run, unless somebody else has done that meanwhile.

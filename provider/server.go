@@ -72,6 +72,10 @@ type Options struct {
 	Upload func(w http.ResponseWriter, r *http.Request) error
 	// Defaults reads the annotations that images set, nil for none.
 	Defaults Defaults
+	// Fetcher brings models that deployments name by URIs; nil if the controller does that while it deploys. Downloads
+	// end with Downloads, context.Background() if that is nil.
+	Fetcher   Fetcher
+	Downloads context.Context
 	// Decisions has what was decided of late; nil for nothing. The server adds deployments.
 	Decisions *decisions.Log
 	// AccessKeys is a file with the keys of those who may call functions, for [access.Parse], "" for
@@ -154,6 +158,7 @@ type Server struct {
 	// namespace, alone while the namespace is created, updated or deleted. functionLocks locks by
 	// function, for one change at a time. Take namespaceLocks before functionLocks.
 	namespaceLocks, functionLocks web.KeyedMutex
+	fetching                      fetching
 	// arriving are the functions that are being adopted or restored.
 	arriving arrivals
 	// restored is nil without BeginRestore.
@@ -211,6 +216,10 @@ func New(o Options) *Server {
 		inFlight:   cmp.Or(o.InFlight, web.NewGate()), namespaces: namespaces{o.Store},
 	}
 	s.arriving.shut = s.inFlight.Shut()
+	s.fetching = fetching{by: o.Fetcher, patience: fetchPatience, ctx: o.Downloads}
+	if s.fetching.ctx == nil {
+		s.fetching.ctx = context.Background()
+	}
 	s.watcher = newWatcher(s)
 	if s.bodies = o.Bodies; s.bodies == nil {
 		s.bodies = web.NewBodyReader(DefaultMaxBody, DefaultBodyTimeout, DefaultMaxHeld)

@@ -19,7 +19,6 @@ import (
 // deploy is POST /system/functions, which deploys a function or deploys it again, and PUT, which
 // answers 404 if the function does not exist. [unchanged] holds for both.
 func (s *Server) deploy(w http.ResponseWriter, r *http.Request) error {
-	mustExist := r.Method == http.MethodPut
 	var d types.FunctionDeployment
 	if err := s.changes.read(w, r, "a function deployment", &d); err != nil {
 		return err
@@ -39,52 +38,101 @@ func (s *Server) deploy(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	a.name = d.Service
-	// A stored function must be back first: its number of instances outlives the deployment.
-	if err := s.arriving.wait(r.Context(), a.full(), changePatience); err != nil {
+	if unread != nil { // No error: the instances may be able to read the image.
+		s.log.Warn().Err(unread).Str("function", a.full()).Msg("the image's annotations could not be read")
+	}
+	c := change{address: a, deployment: d, settings: in, mustExist: r.Method == http.MethodPut, header: r.Header}
+	deploy := c.apply
+	if in.Source != "" && s.fetching.by != nil {
+		if err := c.awaitEarlier(r.Context(), s); err != nil {
+			return err
+		}
+		if _, err := c.replaced(s); err != nil { // What will be refused needs no download.
+			return err
+		}
+		deploy = c.applyFetched
+	} else {
+		s.fetching.cancel(a)
+	}
+	if err := deploy(r.Context(), s); err != nil {
 		return err
 	}
-	if mustExist || conditional(r.Header) {
-		// A missing function is refused below, after a missing namespace.
-		_, _ = s.findOrAdopt(r.Context(), a, changePatience)
+	w.WriteHeader(http.StatusAccepted)
+	return nil
+}
+
+// change is a deployment that was read.
+type change struct {
+	address    address
+	deployment types.FunctionDeployment
+	settings   annotation.Inference
+	// mustExist and header are those of the client, header nil if that has its answer.
+	mustExist bool
+	header    http.Header
+}
+
+// awaitEarlier waits until the function that a deployment replaces is back: its number of instances outlives the
+// deployment. It takes locks.
+func (c change) awaitEarlier(ctx context.Context, s *Server) error {
+	if err := s.arriving.wait(ctx, c.address.full(), changePatience); err != nil {
+		return err
+	}
+	if c.mustExist || conditional(c.header) {
+		// A missing function is refused later, after a missing namespace.
+		_, _ = s.findOrAdopt(ctx, c.address, changePatience)
+	}
+	return nil
+}
+
+// replaced returns the function that a deployment replaces, nil for none, or why it must not be replaced.
+func (c change) replaced(s *Server) (before *deployed, err error) {
+	a := c.address
+	if err := s.namespaces.require(a.namespace); err != nil {
+		return nil, err
+	}
+	before, err = s.find(a)
+	if err != nil && c.mustExist {
+		return nil, err
+	}
+	if before.isDownloading() {
+		before = nil
+	}
+	return before, unchanged(c.header, before, c.deployment.Service)
+}
+
+// apply makes a deployment run, with its function's lock.
+func (c change) apply(ctx context.Context, s *Server) error {
+	a, d := c.address, c.deployment
+	if err := c.awaitEarlier(ctx, s); err != nil {
+		return err
 	}
 	// A deletion of the namespace comes either before this deployment or after it.
 	defer s.namespaceLocks.Share(a.namespace)()
-	if err := s.namespaces.require(a.namespace); err != nil {
-		return err
-	}
 	defer s.functionLocks.Lock(a.full())()
-	before, err := s.find(a)
-	if err != nil && mustExist {
+	before, err := c.replaced(s)
+	if err != nil {
 		return err
 	}
-	if err := unchanged(r.Header, before, d.Service); err != nil {
-		return err
-	}
-	if becomesCandidate(before, d, in) {
-		if err := s.rollouts.deployCandidate(r.Context(), before, d, in); err != nil {
-			return s.events.rejected(r.Context(), s.now(), a, d, err)
+	if becomesCandidate(before, d, c.settings) {
+		if err := s.rollouts.deployCandidate(ctx, before, d, c.settings); err != nil {
+			return s.events.rejected(ctx, s.now(), a, d, err)
 		}
-		w.WriteHeader(http.StatusAccepted)
 		return nil
 	}
-	f, err := s.revise(before, d, in)
+	f, err := s.revise(before, d, c.settings)
 	if err != nil {
 		return err
 	}
 	if err := s.callers.validate(f); err != nil {
 		return err
 	}
-	if unread != nil { // No error: the instances may be able to read the image.
-		s.log.Warn().Err(unread).Str("function", f.Name).Msg("the image's annotations could not be read")
-	}
-	if err := s.replaceFunction(r.Context(), before, f); err != nil {
-		return s.events.rejected(r.Context(), s.now(), a, d, err)
+	if err := s.replaceFunction(ctx, before, f); err != nil {
+		return s.events.rejected(ctx, s.now(), a, d, err)
 	}
 	s.log.Info().Str("function", f.Name).Str("image", d.Image).Uint64("revision", f.Revision).Msg("deployed")
 	s.events.decidedDeployment(s.now(), before, f)
 	s.rollouts.revisions.remember(functionOf(before), f, "deployed")
-	s.rollouts.endRollout(r.Context(), a, fmt.Sprintf("revision %d was deployed without a gradual rollout", f.Revision))
-	w.WriteHeader(http.StatusAccepted)
+	s.rollouts.endRollout(ctx, a, fmt.Sprintf("revision %d was deployed without a gradual rollout", f.Revision))
 	return nil
 }
 
@@ -207,6 +255,7 @@ func (s *Server) remove(w http.ResponseWriter, r *http.Request) error {
 
 // removeFunction deletes a function from the store and ends it.
 func (s *Server) removeFunction(ctx context.Context, a address) error {
+	s.fetching.cancel(a)
 	defer s.functionLocks.Lock(a.full())()
 	d, err := s.find(a)
 	if err != nil {

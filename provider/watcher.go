@@ -212,7 +212,7 @@ func (w *watcher) look(at int64, f *watchedFunction) {
 		f.state.Status, _ = w.server.controller.Status(f.d.Name)
 	}
 	serves := f.state.Problem == "" // What is added below is no problem of instances.
-	f.state.Status = f.d.explained(w.server.store, f.state.Status)
+	f.state.Status = w.server.fetching.shown(f.d.Name, f.d.explained(w.server.store, f.state.Status))
 	f.state.Problem = shortened(f.state.Problem)
 	f.state.Slight = f.state.Slight || serves
 	f.state.Hopeless = f.state.Hopeless || f.d.isBroken() || closedFor(f.d) != ""

@@ -157,6 +157,9 @@ func (i *images) cuttable(ctx context.Context, f *provider.Function) []control.M
 
 // uncut returns a function's image and its models without the ways to cut them.
 func (i *images) uncut(ctx context.Context, f *provider.Function) (b *image.Bundle, models []control.Model, err error) {
+	if f.Inference.Source != "" {
+		return nil, nil, annotation.SourceError(f.Inference.Source, "a provider on Kubernetes cannot serve a model by its URI yet; put the model into the function's image, and name its file")
+	}
 	keychain, err := i.keychain(ctx, f.Deployment)
 	if err != nil {
 		return nil, nil, err

@@ -30,7 +30,7 @@ command prints a table, or one object with --json.`,
 		Args: cobra.NoArgs,
 	}
 	c.AddCommand(
-		newDataplaneCommand(), newFrontdoorCommand(), newThroughputCommand(), newColdstartCommand(),
+		newDataplaneCommand(), newFrontdoorCommand(), newThroughputCommand(), newColdstartCommand(), newModelsBenchCommand(),
 		newSharingCommand(), newMemoryCommand(), newFunctionsCommand(), newConsoleCommand(),
 		newRestartCommand(), newRolloutBenchCommand(), newAsyncBenchCommand(), newBatchModelCommand(),
 		newFaultsCommand(), newKeepCommand(), newTakeMemoryCommand(), newFrontCommand(),
@@ -162,6 +162,31 @@ part of its start took.`,
 	})
 	c.Flags().StringVar(&model, "model", "mnist", "an architecture of faas-infer model make")
 	c.Flags().IntVar(&runs, "runs", 20, "how many cold starts")
+	return c
+}
+
+func newModelsBenchCommand() *cobra.Command {
+	o := bench.ModelsOptions{Model: "vgg-16", Rate: 100}
+	c := benchCommand(&cobra.Command{
+		Use:   "models",
+		Short: "Time a function whose model comes from S3, from its deployment to the first answer",
+		Long: `models puts a model into a server of S3 on this machine, and deploys a function that names it
+by its URI, with empty caches. It times the deployment, the first answer, a second function with
+the same model, a deployment over a connection that breaks, and the bytes alone.
+scripts/versitygw.sh builds the server.`,
+		Example: `  faas-infer-lab bench models --versitygw "$(scripts/versitygw.sh)/versitygw" --json`,
+	}, func(ctx context.Context, r rig.Options) (*report.Report, error) {
+		if o.Versitygw == "" {
+			return nil, errors.New(`--versitygw is missing: give --versitygw "$(scripts/versitygw.sh)/versitygw"`)
+		}
+		if o.Rate < 0 {
+			return nil, errors.New("--rate must be 0 or more MB/s")
+		}
+		return bench.Models(ctx, r, o)
+	})
+	c.Flags().StringVar(&o.Model, "model", o.Model, "an architecture of faas-infer model make; vgg-16 has 553 MB")
+	c.Flags().StringVar(&o.Versitygw, "versitygw", "", "the program of the server of S3")
+	c.Flags().Float64Var(&o.Rate, "rate", o.Rate, "how fast the network to the server is, in MB/s; 0 for as fast as the machine")
 	return c
 }
 

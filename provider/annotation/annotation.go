@@ -22,6 +22,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/model/source"
 	"github.com/faas-infer/faas-infer/provider/access"
 	"github.com/faas-infer/faas-infer/provider/async/retry"
 )
@@ -42,8 +43,8 @@ const (
 	// SLOAccuracy is the least accuracy, in percent, of the variants that answer requests:
 	// a number from 0 to 100; 0 if absent. A paper reads it.
 	SLOAccuracy = "com.openfaas.slo.accuracy"
-	// InferModel is the model file inside the bundle; if absent, the
-	// bundle's manifest names it.
+	// InferModel is the model file inside the bundle, or the URI of a model outside it; if absent, the
+	// bundle's manifest names the file.
 	InferModel = "com.openfaas.infer.model"
 	// InferImage is the form in which the model takes images: width and height in
 	// pixels, and the options of [model.ParseImageForm], for example "224x224
@@ -236,6 +237,8 @@ type Inference struct {
 	// Model is InferModel: a slash-separated path inside the bundle, "" if the bundle's
 	// manifest decides.
 	Model string
+	// Source is the URI that InferModel has instead, for [source.Parse], "" for none.
+	Source string
 	// Partition is InferPartition, "" for off. PartitionInstances is InferPartitionInstances.
 	Partition          string
 	PartitionInstances int
@@ -467,6 +470,10 @@ func (in *Inference) set(key, value string) (err error) {
 	case SLOPercentile:
 		in.Percentile, err = percentile(key, value)
 	case InferModel:
+		if source.Is(value) {
+			in.Source, err = modelSource(value)
+			break
+		}
 		in.Model, err = modelPath(key, value)
 	case InferPartition:
 		in.Partition, err = partition(key, value)
@@ -505,4 +512,40 @@ func (in *Inference) set(key, value string) (err error) {
 		err = in.setScale(key, value)
 	}
 	return err
+}
+
+// modelSource refuses what is no URI of a model.
+func modelSource(value string) (string, error) {
+	if u, err := source.Parse(value); err != nil {
+		shown, _, _ := strings.Cut(value, "?") // The rest may be a credential, and so may what is before an @.
+		if scheme, rest, _ := strings.Cut(shown, "://"); strings.Contains(rest, "@") && !strings.HasPrefix(scheme, source.HF) {
+			_, rest, _ = strings.Cut(rest, "@")
+			shown = scheme + "://…@" + rest
+		}
+		return "", &Error{Key: InferModel, Value: shown, Why: err.Error(), Example: "https://models.example.com/resnet50.onnx"}
+	} else if u.Scheme == source.PVC {
+		return "", &Error{Key: InferModel, Value: u.String(), Why: "pvc:// cannot be served yet; copy the model to a server of S3 or HTTP", Example: "s3://models/resnet50.onnx"}
+	}
+	return value, nil
+}
+
+// SourceError is the error of a model that cannot be had from where a deployment says. The value shows no credential.
+func SourceError(uri, why string) *Error {
+	if u, err := source.Parse(uri); err == nil {
+		uri = u.String()
+	}
+	return &Error{Key: InferModel, Value: uri, Why: why}
+}
+
+// checkSource refuses settings that a model from a URI cannot have.
+func (in *Inference) checkSource() error {
+	switch {
+	case in.Source == "":
+		return nil
+	case !in.IsInference:
+		return &Error{Key: SLOLatency, Why: InferModel + " names a model by its URI, and only a function with an objective serves a model", Example: "200ms"}
+	case in.Auto:
+		return SourceError(in.Source, "variants are not generated of a model that comes from a URI; put the model into the function's image for that")
+	}
+	return nil
 }

@@ -56,6 +56,9 @@ func boolean(key, value string) (bool, error) {
 
 // complete sets the fields that depend on several keys, and checks that the keys agree.
 func (in *Inference) complete(d types.FunctionDeployment, values map[string]string) error {
+	if err := in.checkSource(); err != nil {
+		return err
+	}
 	if err := in.requireSLO(values); err != nil {
 		return err
 	}

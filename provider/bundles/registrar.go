@@ -9,6 +9,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/annotation"
 	"github.com/faas-infer/faas-infer/provider/children"
 	"github.com/faas-infer/faas-infer/provider/control"
 )
@@ -17,6 +18,8 @@ import (
 // ask for that.
 type Registrar struct {
 	bundles Dir
+	// Downloads has the models that come from URIs; nil refuses these.
+	Downloads *Downloads
 	// Children hashes files, and makes variants and plans.
 	Children *children.Models
 	log      zerolog.Logger
@@ -35,7 +38,13 @@ func New(root Dir, state string, models *children.Models, log zerolog.Logger) *R
 }
 
 // Close ends what is being planned for suggestions, and BeginTidying, and waits for their end.
-func (r *Registrar) Close() error { return errors.Join(r.Background.Close(), r.cutter.Close()) }
+func (r *Registrar) Close() error {
+	err := errors.Join(r.Background.Close(), r.cutter.Close())
+	if r.Downloads != nil {
+		err = errors.Join(err, r.Downloads.Close())
+	}
+	return err
+}
 
 var (
 	_ control.Bundles  = (*Registrar)(nil)
@@ -44,7 +53,7 @@ var (
 
 // Models implements [control.Bundles].
 func (r *Registrar) Models(ctx context.Context, f *provider.Function) (dir string, models []control.Model, err error) {
-	b, err := r.open(f)
+	b, err := r.open(ctx, f)
 	if err != nil {
 		return "", nil, err
 	}
@@ -57,14 +66,14 @@ func (r *Registrar) Models(ctx context.Context, f *provider.Function) (dir strin
 		models, err = r.cutter.WithPlans(ctx, f, models)
 	}
 	if err != nil {
-		return b.Dir, nil, fmt.Errorf("image %q: %w", f.Deployment.Image, err)
+		return b.Dir, nil, fmt.Errorf("%s: %w", f.ModelFrom(), err)
 	}
 	return b.Dir, models, nil
 }
 
 // uncut returns a function's models without the ways to cut them.
-func (r *Registrar) uncut(f *provider.Function) ([]control.Model, error) {
-	b, err := r.open(f)
+func (r *Registrar) uncut(ctx context.Context, f *provider.Function) ([]control.Model, error) {
+	b, err := r.open(ctx, f)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +82,7 @@ func (r *Registrar) uncut(f *provider.Function) ([]control.Model, error) {
 
 // Cuttable implements Cuttable of [control.Options].
 func (r *Registrar) Cuttable(ctx context.Context, f *provider.Function) []control.Model {
-	models, err := r.uncut(f)
+	models, err := r.uncut(ctx, f)
 	if err != nil {
 		return nil
 	}
@@ -81,7 +90,13 @@ func (r *Registrar) Cuttable(ctx context.Context, f *provider.Function) []contro
 }
 
 // open opens the bundle of a function's model.
-func (r *Registrar) open(f *provider.Function) (*bundle.Bundle, error) {
+func (r *Registrar) open(ctx context.Context, f *provider.Function) (*bundle.Bundle, error) {
+	if f.Inference.Source != "" && r.Downloads != nil {
+		return r.Downloads.open(ctx, f)
+	}
+	if f.Inference.Source != "" {
+		return nil, annotation.SourceError(f.Inference.Source, "this provider downloads no models; put the model into the function's image")
+	}
 	b, err := r.bundles.Open(f.Deployment.Image)
 	if err != nil {
 		return nil, err
@@ -114,7 +129,7 @@ func CutFor(f *provider.Function, bundle string) string {
 // these, as far as the deployment asks for them.
 func (r *Registrar) Improve(ctx context.Context, f *provider.Function) error {
 	if f.Inference.Partition != "" {
-		models, err := r.uncut(f)
+		models, err := r.uncut(ctx, f)
 		if err == nil {
 			err = r.cutter.Make(ctx, f, models)
 		}
@@ -125,5 +140,5 @@ func (r *Registrar) Improve(ctx context.Context, f *provider.Function) error {
 	if !r.variants.Wanted(f) {
 		return nil
 	}
-	return r.variants.Make(ctx, f, func() (*bundle.Bundle, error) { return r.open(f) })
+	return r.variants.Make(ctx, f, func() (*bundle.Bundle, error) { return r.open(ctx, f) })
 }

@@ -8,6 +8,8 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/control"
 	"github.com/faas-infer/faas-infer/provider/store"
 )
 
@@ -36,12 +38,19 @@ func (r *Registrar) BeginTidying(functions func(namespace string) ([]store.Funct
 			}
 			var images []string
 			for _, f := range stored {
-				images = append(images, f.Deployment.Image)
+				images = append(images, f.Deployment.Image) // Of a model from a URI no variants are made.
 			}
 			now := time.Now()
 			removed, err = r.variants.Tidy(now, images, running)
-			plans, failed := r.cutter.Tidy(now, stored, running, r.uncut)
-			return append(removed, plans...), errors.Join(err, failed)
+			plans, failed := r.cutter.Tidy(now, stored, running, func(f *provider.Function) ([]control.Model, error) { return r.uncut(ctx, f) })
+			err = errors.Join(err, failed)
+			if r.Downloads != nil {
+				freed, failed := r.Downloads.Tidy(now)
+				if err = errors.Join(err, failed); freed > 0 {
+					r.log.Info().Int64("bytes", freed).Msg("evicted downloaded models that no function uses")
+				}
+			}
+			return append(removed, plans...), err
 		})
 	})
 }

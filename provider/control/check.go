@@ -104,7 +104,7 @@ func refused(f *provider.Function, err error) error {
 	if errors.As(err, &why) {
 		return err
 	}
-	return web.BadRequest(fmt.Errorf("image %q: %w", f.Deployment.Image, err))
+	return web.BadRequest(fmt.Errorf("%s: %w", f.ModelFrom(), err))
 }
 
 // concealed is an error about the models of a bundle. Its sentence names files relative to the bundle, and
