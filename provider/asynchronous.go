@@ -78,7 +78,7 @@ func endPublished(s *Server, t *frame.Trace, name, method string, refused error)
 		code = web.StatusOf(refused)
 	}
 	t.Step = frame.Published
-	endTrace(s, t, a.full(), method, code)
+	endTrace(s.tracer, t, a.full(), method, code)
 }
 
 // AsyncPatience is added to the deadline of a request from the queue. Requests whose

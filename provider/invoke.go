@@ -76,7 +76,7 @@ func (s invocations) invokeFunction(w http.ResponseWriter, r *http.Request, name
 	// Deferred, so that a panic below is counted as well.
 	defer func() {
 		d.observe(code, late, started, traced)
-		endTrace(s.Server, traced, d.Name, r.Method, code)
+		endTrace(s.tracer, traced, d.Name, r.Method, code)
 	}()
 	if err != nil {
 		code = web.WriteErrorBelow(w, path, err)
@@ -108,10 +108,10 @@ func (s invocations) countRefusal(d *deployed, name string, code int, started ti
 }
 
 // endTrace ends the trace of a request to a function, nil if it is not sampled.
-func endTrace(s *Server, t *frame.Trace, function, method string, code int) {
+func endTrace(by Tracer, t *frame.Trace, function, method string, code int) {
 	if t != nil {
 		t.Function, t.Method, t.Status = function, method, code
-		s.tracer.End(t)
+		by.End(t)
 	}
 }
 
@@ -223,7 +223,7 @@ func (s invocations) forward(w http.ResponseWriter, r *http.Request, d *deployed
 			code = statusBrokenOff(r)
 		}
 		d.metrics.ObserveSampled(code, time.Since(started), traced)
-		endTrace(s.Server, traced, d.Name, r.Method, code)
+		endTrace(s.tracer, traced, d.Name, r.Method, code)
 		if p != nil {
 			panic(p)
 		}

@@ -65,7 +65,7 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) error {
 		if i > 0 {
 			text = append(text, ',')
 		}
-		if text = s.appendStatus(text, d); len(text) < listChunk {
+		if text = d.appendStatus(text, s.statusOf(d)); len(text) < listChunk {
 			continue
 		}
 		whole = false
@@ -102,9 +102,8 @@ type fixedFields struct {
 	Usage             *struct{} `json:"usage,omitempty"`
 }
 
-// appendStatus adds a function's status, without usage, as JSON to text.
-func (s *Server) appendStatus(text []byte, d *deployed) []byte {
-	now := s.statusOf(d)
+// appendStatus adds a function's present status, without usage, as JSON to text.
+func (d *deployed) appendStatus(text []byte, now Status) []byte {
 	if now.Problem != "" || d.isDownloading() { // These change, too, and few functions have them.
 		object, _ := json.Marshal(d.status(now, false))
 		return append(text, object...)
