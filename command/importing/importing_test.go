@@ -291,6 +291,62 @@ func TestWrite(t *testing.T) {
 	}
 }
 
+// Replacing deletes neither the source nor what no import made, and says why.
+func TestReplaceKeepsTheSource(t *testing.T) {
+	root := place(t, map[string]string{"repo/mnist/1/model.onnx": "ONNX", "other/mnist/weights": "mine"})
+	repo := filepath.Join(root, "repo")
+	link := filepath.Join(root, "link")
+	if err := os.Symlink(filepath.Join(repo, "mnist"), link); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		name, out string
+		want      error
+	}{
+		{"the source", repo, ErrOverSource},
+		{"above the source", root, ErrOverSource},
+		{"in the source", filepath.Join(repo, "mnist", "1"), ErrOverSource},
+		{"a link into the source", link, ErrOverSource},
+		{"a directory of the user", filepath.Join(root, "other"), ErrForeign},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			im := read(t, Options{Out: test.out, SLO: time.Second}, repo)
+			if err := im.Write(t.Context(), true); !errors.Is(err, test.want) {
+				t.Errorf("%v, want %v", err, test.want)
+			}
+		})
+	}
+	for _, kept := range []string{"repo/mnist/1/model.onnx", "other/mnist/weights"} {
+		if _, err := os.Stat(filepath.Join(root, kept)); err != nil {
+			t.Error(err)
+		}
+	}
+	// A directory of manifests' files is a source, too.
+	im := &Import{options: Options{Paths: []string{"-"}, Files: map[string]string{"gs://models": repo}}}
+	if err := im.checkApart(link); !errors.Is(err, ErrOverSource) {
+		t.Error(err)
+	}
+}
+
+// What an import made is replaced: bundles, and the files to convert.
+func TestReplaceAnImport(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "out")
+	mar := archive(t, map[string]string{
+		"MAR-INF/MANIFEST.json": `{"model":{"modelName":"scripted","serializedFile":"m.pt","handler":"image_classifier"}}`,
+		"m.pt":                  "x"})
+	o := Options{Out: out, SLO: time.Second}
+	write(t, read(t, o, place(t, map[string]string{"mnist/1/model.onnx": "ONNX"}), mar))
+	im := read(t, o, place(t, map[string]string{"mnist/1/model.onnx": "ONNX"}), mar)
+	if err := im.Write(t.Context(), true); err != nil {
+		t.Error(err)
+	}
+	for _, made := range []string{StackFile, "mnist/bundle.yaml", asideDir + "/scripted/m.pt"} {
+		if _, err := os.Stat(filepath.Join(out, made)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // The values of the source are not replaced by variables of whoever deploys.
 func TestDollars(t *testing.T) {
 	t.Setenv("HOME_OF_TEST", "wrong")

@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -21,13 +23,21 @@ import (
 // StackFile is the file with the functions in the directory that [Import.Write] makes.
 const StackFile = "stack.yml"
 
-// ErrExists: the directory to write exists and is not empty.
-var ErrExists = errors.New("it exists and is not empty")
+// Errors of a directory to write.
+var (
+	// ErrExists: it exists and is not empty.
+	ErrExists = errors.New("it exists and is not empty")
+	// ErrOverSource: it equals, contains or lies in what is imported, so replacing could delete that.
+	ErrOverSource = errors.New("it may not overlap what is imported, as --force could delete that")
+	// ErrForeign: something in it has the name of what is to be written, and no import made it.
+	ErrForeign = errors.New("no import made it")
+)
 
 // Write makes the directory of the options: a bundle for each function with files, in a directory of its
 // name, and stack.yml. It prepares all of it beside the directory first, so nothing is left of an import that
-// fails. An existing directory is an error that wraps [ErrExists]; with replace, the functions' directories and
-// stack.yml in it are replaced, and the rest stays.
+// fails. An existing directory is an error that wraps [ErrExists]; with replace, the bundles' directories and
+// stack.yml in it are replaced, and the rest stays. Then the error wraps [ErrOverSource] for a directory that
+// overlaps a source, and [ErrForeign] if what is in the way is no bundle.
 func (im *Import) Write(ctx context.Context, replace bool) error {
 	if err := im.write(ctx, replace); err != nil {
 		return fmt.Errorf("write %s: %w", im.options.Out, err)
@@ -43,6 +53,11 @@ func (im *Import) write(ctx context.Context, replace bool) (err error) {
 		return fmt.Errorf("%w; give another one with --out, or --force to replace what this import writes", ErrExists)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return err
+	}
+	if len(entries) > 0 {
+		if err := im.checkApart(out); err != nil {
+			return err
+		}
 	}
 	if err := os.MkdirAll(filepath.Dir(filepath.Clean(out)), 0o755); err != nil {
 		return err
@@ -70,7 +85,61 @@ func (im *Import) write(ctx context.Context, replace bool) (err error) {
 	return moveAll(staged, out)
 }
 
-// moveAll moves everything in a directory into another one.
+// checkApart returns an error if an existing directory equals, contains or lies in what is imported.
+func (im *Import) checkApart(out string) error {
+	sources := slices.DeleteFunc(slices.Clone(im.options.Paths), func(path string) bool { return path == "-" })
+	sources = append(sources, slices.Sorted(maps.Values(im.options.Files))...)
+	for _, t := range im.trees {
+		sources = append(sources, t.given)
+	}
+	for _, source := range sources {
+		inSource, err := within(out, source)
+		if err != nil {
+			return err
+		}
+		inOut, err := within(source, out)
+		if err != nil {
+			return err
+		}
+		if inSource || inOut {
+			return fmt.Errorf("%w: %s; give another directory with --out", ErrOverSource, source)
+		}
+	}
+	return nil
+}
+
+// within reports whether a path is a directory or file, or lies below it. It follows links, and compares the
+// files themselves, so the spelling of the paths does not matter.
+func within(path, dir string) (bool, error) {
+	want, err := os.Stat(dir)
+	if err != nil {
+		return false, err
+	}
+	at, err := filepath.Abs(path)
+	if err != nil {
+		return false, err
+	}
+	at, err = filepath.EvalSymlinks(at)
+	if err != nil {
+		return false, err
+	}
+	for {
+		is, err := os.Stat(at)
+		if err != nil {
+			return false, err
+		}
+		if os.SameFile(is, want) {
+			return true, nil
+		}
+		if at == filepath.Dir(at) {
+			return false, nil
+		}
+		at = filepath.Dir(at)
+	}
+}
+
+// moveAll moves everything in a directory into another one. It changes nothing if something there that is to
+// be replaced is not of an import.
 func moveAll(from, to string) error {
 	if err := os.MkdirAll(to, 0o755); err != nil {
 		return err
@@ -80,6 +149,11 @@ func moveAll(from, to string) error {
 		return err
 	}
 	for _, e := range entries {
+		if err := checkReplaceable(filepath.Join(to, e.Name()), e.IsDir()); err != nil {
+			return err
+		}
+	}
+	for _, e := range entries {
 		target := filepath.Join(to, e.Name())
 		if err := os.RemoveAll(target); err != nil {
 			return err
@@ -87,6 +161,35 @@ func moveAll(from, to string) error {
 		if err := os.Rename(filepath.Join(from, e.Name()), target); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// checkReplaceable returns an error if something is at a path that [Import.Write] does not make: a directory
+// without bundle.yaml, which is not empty, in the place of a directory, or a directory in that of a file. Files
+// to convert are in a directory of a name that no function has.
+func checkReplaceable(target string, dir bool) error {
+	info, err := os.Lstat(target)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	foreign := fmt.Errorf("%s is in the way, and %w; move it, or give another directory with --out", target, ErrForeign)
+	if info.IsDir() != dir {
+		return foreign
+	}
+	if !dir || filepath.Base(target) == asideDir {
+		return nil
+	}
+	names, err := os.ReadDir(target)
+	if err != nil {
+		return err
+	}
+	isManifest := func(e fs.DirEntry) bool { return e.Name() == bundle.ManifestFile }
+	if len(names) > 0 && !slices.ContainsFunc(names, isManifest) {
+		return foreign
 	}
 	return nil
 }
