@@ -208,10 +208,10 @@ grpcurl: ## Build grpcurl into the user's cache
 # As scripts/release.sh --help says.
 .PHONY: release
 release: ## Make the release VERSION=v1.2.3 in dist/: programs, packages, images, chart, checksums, signature
-	@scripts/release.sh "$(VERSION)"
+	@scripts/release.sh "$${VERSION-}"
 
 .PHONY: test-arm64
-test-arm64: ## Test the program for arm64 under qemu: its packages, model check, a first function
+test-arm64: ## Test the program for arm64 under qemu: its packages, model check, a first function (has not passed yet)
 	@$(TIMED) "tests for arm64" scripts/test-arm64.sh
 
 .PHONY: images

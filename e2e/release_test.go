@@ -39,12 +39,18 @@ func TestRelease(t *testing.T) {
 		t.Errorf("the chart: %v:\n%s", err, out)
 	}
 	prefix := t.TempDir()
-	install := func() (string, error) {
-		script := filepath.Join(made[0], "install.sh")
-		out, err := exec.Command("sh", script, "--from", made[0], "--prefix", prefix, "--no-setup").CombinedOutput()
+	install := func(args ...string) (string, error) {
+		args = append([]string{filepath.Join(made[0], "install.sh"), "--prefix", prefix, "--no-setup"}, args...)
+		out, err := exec.Command("sh", args...).CombinedOutput()
 		return string(out), err
 	}
-	if out, err := install(); err != nil {
+	if out, err := install("--from", made[0]); err == nil || !strings.Contains(out, "give --unsigned") {
+		t.Errorf("install.sh of a release without a signature: %v: %s", err, out)
+	}
+	if out, err := install("--from", "http://127.0.0.1:1", "--unsigned"); err == nil || !strings.Contains(out, "use https") {
+		t.Errorf("install.sh of a release without a signature by http: %v: %s", err, out)
+	}
+	if out, err := install("--from", made[0], "--unsigned"); err != nil {
 		t.Fatalf("install.sh: %v: %s", err, out)
 	}
 	out, err := exec.Command(filepath.Join(prefix, "bin", "faas-infer"), "--version").CombinedOutput()
@@ -58,8 +64,14 @@ func TestRelease(t *testing.T) {
 	if err := os.WriteFile(archives[0], []byte("something else"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := install(); err == nil || !strings.Contains(out, "another checksum") {
+	if out, err := install("--from", made[0], "--unsigned"); err == nil || !strings.Contains(out, "another checksum") {
 		t.Errorf("install.sh of a changed archive: %v: %s", err, out)
+	}
+	write(t, "another\n", 0o644, filepath.Join(filepath.Dir(made[0]), "programs-"+version), "commit")
+	c := exec.Command("scripts/release.sh", version, "--architectures", "amd64")
+	c.Dir = filepath.Join(made[0], "../..")
+	if out, err := c.CombinedOutput(); err == nil || !strings.Contains(string(out), "of another commit") {
+		t.Errorf("release.sh over files of another commit: %v: %s", err, out)
 	}
 }
 
@@ -80,10 +92,15 @@ func makeRelease(t *testing.T, source, dir, version string) string {
 		t.Fatalf("git clone: %v: %s", err, out)
 	}
 	at := filepath.Join(dir, "dist", version)
+	commit, err := exec.Command("git", "-C", dir, "rev-parse", "HEAD").Output()
+	if err != nil {
+		t.Fatalf("git rev-parse: %v", err)
+	}
+	write(t, string(commit), 0o644, dir, "dist/programs-"+version, "commit")
 	write(t, "registry.example.com/provider:"+version+"@"+anyDigest+"\n", 0o644, at, "images.txt")
 	c := exec.Command("scripts/release.sh", version, "--only", "programs,packages,charts", "--architectures", "amd64")
 	c.Dir = dir
-	c.Env = append(os.Environ(), "RELEASE_KEY=", "RELEASE_DIRTY=1", "RELEASE_REGISTRY=registry.example.com")
+	c.Env = append(os.Environ(), "RELEASE_KEY=", "RELEASE_REGISTRY=registry.example.com")
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("release.sh: %v: %s", err, out)
 	}

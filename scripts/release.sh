@@ -10,11 +10,12 @@ usage() {
 		Makes the release VERSION, such as v1.2.3, in dist/VERSION: programs for linux/amd64 and
 		linux/arm64 as tars and Debian packages, images for both as OCI layouts, the chart and the
 		kustomizations with the digests of these images, a bill of materials (SPDX), install.sh,
-		SHA256SUMS and its signature. The same commit, Go, C compiler and Debian packages make the
-		same files, in any directory.
+		SHA256SUMS and its signature. It is meant to be reproducible: a test compares two releases
+		for amd64 without images. Images take the packages of the day.
 
 		VERSION must have a section in CHANGELOG.md, and the checkout must have no changes.
-		--only makes some of: programs, packages, images, charts. What is there is used again.
+		--only makes some of: programs, packages, images, charts. What is there of the same commit is
+		used again; what is of another one is refused.
 		--architectures makes it for some of amd64 and arm64 only.
 
 		Environment:
@@ -96,13 +97,29 @@ command -v dpkg-deb >/dev/null || missing+=(dpkg)
 [[ -n ${RELEASE_DIRTY-} || -z $(git status --porcelain) ]] || fail "the checkout has changes: commit them, or set RELEASE_DIRTY=1"
 grep -q "^## \[$number\]" CHANGELOG.md || fail "CHANGELOG.md has no section \"## [$number]\""
 
+# What is there from another commit, or from other changes, would be signed with the rest.
+state=$(git rev-parse HEAD)
+[[ -z $(git status --porcelain) ]] ||
+	state+=-$({ git diff HEAD && git ls-files -z --others --exclude-standard | xargs -0r cat; } | sha256sum | head -c 12)
+if [[ -n $(ls -A "$out" "$programs" 2>/dev/null) && $(cat "$programs/commit" 2>/dev/null) != "$state" ]]; then
+	fail "dist/$version is of another commit: remove it, and dist/programs-$version"
+fi
+
 commit=$(git rev-parse --short=12 HEAD)
+# Settings of "go env -w" would be in the programs. Those that say from where modules come stay.
+for name in GOPROXY GOSUMDB GOPRIVATE GONOPROXY GONOSUMDB GOINSECURE GOTOOLCHAIN GOCACHE GOMODCACHE; do
+	export "$name=$(go env "$name")"
+done
+export GOENV=off
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH LC_ALL=C TZ=UTC CGO_ENABLED=1 GOFLAGS=-buildvcs=false
 # Debian's build flags, or a user's, would be in the programs.
-unset CFLAGS CPPFLAGS LDFLAGS CGO_CFLAGS CGO_CPPFLAGS CGO_LDFLAGS GOAMD64 GOARM64
+unset CFLAGS CPPFLAGS LDFLAGS CGO_CFLAGS CGO_CPPFLAGS CGO_LDFLAGS GOAMD64 GOARM64 GOEXPERIMENT GOFIPS140
+# The builder's own library would be in the images.
+unset FAAS_INFER_ONNXRUNTIME
 umask 022
-mkdir -p "$out"
+mkdir -p "$out" "$programs"
+echo "$state" >"$programs/commit"
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

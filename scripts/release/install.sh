@@ -9,16 +9,19 @@ key='@PUBLIC_KEY@'
 from=@URL@/$version
 prefix=/usr/local
 setup=1
+unsigned=
 
 usage() {
 	cat <<EOF
-Usage: install.sh [--prefix DIR] [--from URL|DIR] [--no-setup]
+Usage: install.sh [--prefix DIR] [--from URL|DIR] [--no-setup] [--unsigned]
 
 Installs faas-infer $version for this machine.
 
   --prefix DIR    puts the programs into DIR/bin, default $prefix
   --from URL|DIR  takes the release from there, default $from
-  --no-setup      does not fetch ONNX Runtime, which "faas-infer setup" fetches later
+  --no-setup      does not fetch ONNX Runtime, which "faas-infer setup" fetches later. Nor does root,
+                  as the library is in the cache of the user who runs faas-infer
+  --unsigned      installs a release that nobody signed, from https or a folder
 
 The signature is checked with minisign, or with openssl 3 if there is no minisign.
 EOF
@@ -47,6 +50,10 @@ while [ $# -gt 0 ]; do
 		setup=
 		shift
 		;;
+	--unsigned)
+		unsigned=1
+		shift
+		;;
 	*)
 		usage >&2
 		exit 2
@@ -54,6 +61,13 @@ while [ $# -gt 0 ]; do
 	esac
 done
 
+if [ -z "$key" ]; then
+	[ -n "$unsigned" ] ||
+		fail "nobody signed this release, so changed files cannot be told: give --unsigned to install it all the same"
+	case "$from" in
+	http://*) fail "$from: a release that nobody signed is not taken from http, as others can change it on the way: use https" ;;
+	esac
+fi
 [ "$(uname -s)" = Linux ] || fail "this machine runs $(uname -s): faas-infer needs Linux"
 case "$(uname -m)" in
 x86_64) arch=amd64 ;;
@@ -119,9 +133,14 @@ tar -xzf "$work/$name.tar.gz" -C "$work"
 mkdir -p "$prefix/bin" 2>/dev/null || fail "$prefix/bin cannot be made: run it as root, or give --prefix \"\$HOME/.local\""
 for program in faas-infer faas-infer-kubernetes; do
 	# A rename replaces a program that runs.
-	cp "$work/$name/$program" "$prefix/bin/.$program.new" 2>/dev/null ||
+	install -m 0755 "$work/$name/$program" "$prefix/bin/.$program.new" 2>/dev/null ||
 		fail "$prefix/bin cannot be written: run it as root, or give --prefix \"\$HOME/.local\""
 	mv "$prefix/bin/.$program.new" "$prefix/bin/$program"
 done
 echo "Installed faas-infer $version in $prefix/bin."
-[ -z "$setup" ] || "$prefix/bin/faas-infer" setup
+[ -n "$setup" ] || exit 0
+if [ "$(id -u)" = 0 ]; then
+	echo "Then fetch ONNX Runtime as the user who runs faas-infer: $prefix/bin/faas-infer setup"
+else
+	"$prefix/bin/faas-infer" setup
+fi
