@@ -322,8 +322,8 @@ func TestReplaceKeepsTheSource(t *testing.T) {
 		}
 	}
 	// A directory of manifests' files is a source, too.
-	im := &Import{options: Options{Paths: []string{"-"}, Files: map[string]string{"gs://models": repo}}}
-	if err := im.checkApart(link); !errors.Is(err, ErrOverSource) {
+	o := Options{Paths: []string{"-"}, Files: map[string]string{"gs://models": repo}}
+	if err := checkApart(link, o, nil); !errors.Is(err, ErrOverSource) {
 		t.Error(err)
 	}
 }

@@ -55,7 +55,7 @@ func (im *Import) write(ctx context.Context, replace bool) (err error) {
 		return err
 	}
 	if len(entries) > 0 {
-		if err := im.checkApart(out); err != nil {
+		if err := checkApart(out, im.options, im.trees); err != nil {
 			return err
 		}
 	}
@@ -86,10 +86,10 @@ func (im *Import) write(ctx context.Context, replace bool) (err error) {
 }
 
 // checkApart returns an error if an existing directory equals, contains or lies in what is imported.
-func (im *Import) checkApart(out string) error {
-	sources := slices.DeleteFunc(slices.Clone(im.options.Paths), func(path string) bool { return path == "-" })
-	sources = append(sources, slices.Sorted(maps.Values(im.options.Files))...)
-	for _, t := range im.trees {
+func checkApart(out string, o Options, trees []*tree) error {
+	sources := slices.DeleteFunc(slices.Clone(o.Paths), func(path string) bool { return path == "-" })
+	sources = append(sources, slices.Sorted(maps.Values(o.Files))...)
+	for _, t := range trees {
 		sources = append(sources, t.given)
 	}
 	for _, source := range sources {
