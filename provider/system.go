@@ -248,7 +248,6 @@ func (s *Server) remove(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	s.rollouts.endRollout(r.Context(), a, "its function was removed")
-	s.rollouts.revisions.forget(a)
 	w.WriteHeader(http.StatusAccepted)
 	return nil
 }
