@@ -51,6 +51,22 @@ func becomesCandidate(before *deployed, d types.FunctionDeployment, in annotatio
 	return in.Canary.Gradual && before != nil && !before.isBroken() && store.Hash(runs(d)) != store.Hash(runs(before.Deployment))
 }
 
+// unseen refuses a deployment with 412 if it would replace another candidate, while its client says which revision it has
+// seen: that is the present one.
+func (s *rollouts) unseen(h http.Header, before *deployed, d types.FunctionDeployment) error {
+	seen, a := h.Get("If-Match"), before.address()
+	r := s.ofFunction(a.full())
+	if seen == "" || seen == "*" || r == nil || r.revision <= before.Revision {
+		return nil
+	}
+	d.Service = a.candidate().name
+	if r.split.candidate.Load().Hash == store.Hash(d) {
+		return nil
+	}
+	return web.Refuse(http.StatusPreconditionFailed, "revision %d of function %s is being rolled out; look at it, or abort it first: "+
+		"faas-infer rollout abort %s", r.revision, a.full(), a.name)
+}
+
 // deployCandidate deploys a later revision of a function beside the one before. The caller holds the function's lock.
 func (s *rollouts) deployCandidate(ctx context.Context, before *deployed, d types.FunctionDeployment, in annotation.Inference) error {
 	if in.IsInference != before.Inference.IsInference {
@@ -253,6 +269,7 @@ func (s *rollouts) undo(ctx context.Context, of address, to uint64) (*Function, 
 		return nil, err
 	}
 	s.revisions.remember(before.Function, f, fmt.Sprintf("revision %d again", earlier.Revision))
+	s.fetching.settle(of, nil)
 	s.endRollout(ctx, of, fmt.Sprintf("revision %d was deployed again", earlier.Revision))
 	s.decided(of, f.Revision, "went back to revision %d (image %s), which is now revision %d", earlier.Revision, f.Deployment.Image, f.Revision)
 	return f, nil

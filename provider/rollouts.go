@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -52,6 +53,7 @@ type rollouts struct {
 	events                        eventRoutes
 	arriving                      *arrivals
 	missing                       func(function string) bool
+	fetching                      *fetching
 	inFlight                      *web.Gate
 	namespaceLocks, functionLocks *web.KeyedMutex
 	revisions                     revisions
@@ -69,6 +71,7 @@ type rollouts struct {
 func (r *rollouts) connect(s *Server) {
 	r.rolloutHost, r.store, r.controller, r.callers, r.events, r.arriving = s, s.store, s.controller, &s.callers, s.events, &s.arriving
 	r.inFlight, r.namespaceLocks, r.functionLocks, r.now, r.log = s.inFlight, &s.namespaceLocks, &s.functionLocks, s.now, s.log
+	r.fetching = &s.fetching
 	r.missing = func(function string) bool { return s.restored.isMissing(function) }
 	r.revisions.log, r.revisions.now = s.log, s.now
 	var kept bool
@@ -105,6 +108,15 @@ func (a address) candidate() address { return address{a.name + CandidateSuffix, 
 func (d *deployed) candidateOf() (of address, is bool) {
 	name, is := strings.CutSuffix(d.Deployment.Service, CandidateSuffix)
 	return address{name, d.Deployment.Namespace}, is && name != "" && d.Inference.Canary.Gradual
+}
+
+// callable refuses calls of candidates: what guards their function must count them all.
+func (d *deployed) callable() error {
+	if of, is := d.candidateOf(); is {
+		return web.Refuse(http.StatusNotFound, "%s is the candidate of function %s; call that with the header %s: always",
+			d.Deployment.Service, of.name, canaryHeader)
+	}
+	return nil
 }
 
 func (d *deployed) address() address {
