@@ -107,6 +107,7 @@ func (s *Server) Forget(ctx context.Context, namespace, name string) error {
 // function's lock.
 func (s *Server) end(ctx context.Context, d *deployed) error {
 	s.withdraw(d)
+	s.rollouts.revisions.forget(d.address()) // A later function of this name may belong to somebody else.
 	err := s.controller.Remove(context.WithoutCancel(ctx), d.Name)
 	s.metrics.Remove(d.Name)
 	if err != nil {

@@ -54,7 +54,11 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, escaped string) 
 		traced = s.tracer.Begin(r.Header, now) // The queue stores it with the request.
 	}
 	var err error
-	if d := queueable(s, name); d != nil {
+	d := queueable(s, name)
+	if d != nil {
+		err = d.callable()
+	}
+	if d != nil && err == nil {
 		err = s.callers.admit(r.Context(), d, r.Header, w.Header())
 	}
 	if err == nil {

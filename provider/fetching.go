@@ -79,6 +79,16 @@ func (f *fetching) cancel(a address) {
 	}
 }
 
+// settle ends what waits for a function that was deployed: done, which brought the deployment's model, nil for nothing, or
+// what waited for an earlier deployment. The caller holds the function's lock, as those do who keep a deployment.
+func (f *fetching) settle(a address, done *waitingDeployment) {
+	if done == nil {
+		f.cancel(a)
+	} else if f.end(a.full(), done, nil) {
+		f.by.Drop(a.namespace, a.name)
+	}
+}
+
 // current reports whether no other deployment has taken this one's place.
 func (f *fetching) current(full string, w *waitingDeployment) bool {
 	f.mu.Lock()
@@ -168,15 +178,31 @@ func (c change) applyFetched(ctx context.Context, s *Server) error {
 		return c.finish(context.WithoutCancel(ctx), s, w)
 	case <-late.C:
 	}
-	if err := f.by.Keep(c.deployment); err != nil {
+	if err := c.keep(s, w); err != nil {
 		cancel()
 		<-w.done
-		return errors.Join(err, c.finish(context.WithoutCancel(ctx), s, w))
+		_ = c.finish(context.WithoutCancel(ctx), s, w) // It fails, as the download does.
+		return err
 	}
 	s.log.Info().Str("function", a.full()).Str("progress", w.progress.String()).Msg("accepted; its model " +
 		"is being downloaded")
 	go c.follow(s, w)
 	return nil
+}
+
+// keep keeps a deployment over restarts. It refuses if another one has taken its place, and may have dropped it.
+func (c change) keep(s *Server, w *waitingDeployment) error {
+	defer s.functionLocks.Lock(c.address.full())()
+	if !s.fetching.current(c.address.full(), w) {
+		return c.overtaken()
+	}
+	return s.fetching.by.Keep(c.deployment)
+}
+
+// overtaken refuses a deployment that waited for its model.
+func (c change) overtaken() error {
+	return web.Refuse(http.StatusConflict, "while the model was being downloaded, another deployment "+
+		"or a deletion of function %s came; deploy again", c.address.name)
 }
 
 // follow ends a deployment that was answered before its model was here.
@@ -195,6 +221,9 @@ func (c change) follow(s *Server, w *waitingDeployment) {
 // announce shows a new function.
 func (c change) announce(s *Server, w *waitingDeployment) {
 	defer s.functionLocks.Lock(c.address.full())()
+	if !s.fetching.current(c.address.full(), w) {
+		return // A deletion came.
+	}
 	if before, err := s.find(c.address); err == nil && !before.isDownloading() {
 		return
 	}
@@ -208,20 +237,21 @@ func (c change) finish(ctx context.Context, s *Server, w *waitingDeployment) err
 	full, answered := c.address.full(), c.header == nil
 	err := w.err
 	w.cancel()
-	switch {
-	case !s.fetching.current(full, w):
-		return web.Refuse(http.StatusConflict, "while the model was being downloaded, another deployment "+
-			"or a deletion of function %s came; deploy again", c.address.name)
-	case err == nil:
-		err = c.apply(ctx, s)
-	}
+	c.awaited = w
 	if err == nil {
-		s.fetching.end(full, w, nil)
-		s.fetching.by.Drop(c.address.namespace, c.address.name)
-		return nil
+		if err = c.apply(ctx, s); err == nil {
+			return nil
+		}
 	}
 	defer s.functionLocks.Lock(full)()
 	d, gone := s.find(c.address)
+	if !s.fetching.current(full, w) {
+		if gone == nil && d.waitsFor(w) {
+			s.withdraw(d)
+			s.metrics.Remove(full)
+		}
+		return c.overtaken()
+	}
 	first, shown := gone == nil && d.waitsFor(w), error(nil)
 	switch {
 	case first && answered:

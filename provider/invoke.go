@@ -41,6 +41,9 @@ func (s invocations) invokeFunction(w http.ResponseWriter, r *http.Request, name
 	if s.inFlight.Closed() { // Also for a function that is not back after a restart.
 		err = errDraining
 	}
+	if err == nil {
+		err = d.callable()
+	}
 	if err == nil && r.Header[spare.Header] != nil {
 		err = errClass
 	}

@@ -108,7 +108,7 @@ func (s openAIRoutes) list(w http.ResponseWriter, r *http.Request) error {
 	models, sender := []openAIModel{}, visible{r.Header, s.now(), map[*guard]bool{}}
 	for _, functions := range s.sorted().byNamespace {
 		for _, d := range functions {
-			if sender.check(d) != nil {
+			if sender.check(d) != nil || d.callable() != nil {
 				continue
 			}
 			if m, ok := s.model(d); ok {
@@ -128,6 +128,9 @@ func (s openAIRoutes) describe(w http.ResponseWriter, r *http.Request, id string
 		return web.Refuse(http.StatusNotFound, "there is no model %q: a model's name has no slash", web.Clip(id))
 	}
 	d, _, err := s.lookUpOrWait(r.Context(), name)
+	if err == nil {
+		err = d.callable()
+	}
 	if err != nil {
 		return err
 	}

@@ -51,6 +51,22 @@ func becomesCandidate(before *deployed, d types.FunctionDeployment, in annotatio
 	return in.Canary.Gradual && before != nil && !before.isBroken() && store.Hash(runs(d)) != store.Hash(runs(before.Deployment))
 }
 
+// unseen refuses a deployment with 412 if it would replace another candidate, while its client says which revision it has
+// seen: that is the present one.
+func (s *rollouts) unseen(h http.Header, before *deployed, d types.FunctionDeployment) error {
+	seen, a := h.Get("If-Match"), before.address()
+	r := s.ofFunction(a.full())
+	if seen == "" || seen == "*" || r == nil || r.revision <= before.Revision {
+		return nil
+	}
+	d.Service = a.candidate().name
+	if r.split.candidate.Load().Hash == store.Hash(d) {
+		return nil
+	}
+	return web.Refuse(http.StatusPreconditionFailed, "revision %d of function %s is being rolled out; look at it, or abort it first: "+
+		"faas-infer rollout abort %s", r.revision, a.full(), a.name)
+}
+
 // deployCandidate deploys a later revision of a function beside the one before. The caller holds the function's lock.
 func (s *rollouts) deployCandidate(ctx context.Context, before *deployed, d types.FunctionDeployment, in annotation.Inference) error {
 	if in.IsInference != before.Inference.IsInference {
@@ -65,6 +81,8 @@ func (s *rollouts) deployCandidate(ctx context.Context, before *deployed, d type
 	}
 	if err != nil {
 		earlier = nil
+	} else if _, is := earlier.candidateOf(); !is {
+		return web.Refuse(http.StatusConflict, "function %s has the name of the candidate; deploy it under another name, and remove it", a.full())
 	}
 	f, err := s.revise(earlier, d, in)
 	if err != nil {
@@ -98,25 +116,25 @@ func describeSteps(c annotation.Canary) string {
 	return b.String() + " of the requests"
 }
 
-// promote lets the deployment of a candidate take over, and removes the candidate once the new instances answer.
-func (s *rollouts) promote(ctx context.Context, r *running, why string) {
+// promote lets the deployment of a candidate take over, and removes the candidate once the new instances answer. It
+// returns why the deployment did not take over.
+func (s *rollouts) promote(ctx context.Context, r *running, why string) error {
 	ctx = context.WithoutCancel(ctx)
 	f, err := s.takeOver(ctx, r, why)
 	if err != nil {
-		s.rollBack(ctx, r, "it could not take over: "+err.Error())
-		return
+		return errors.Join(err, s.rollBack(ctx, r, "it could not take over: "+err.Error()))
 	}
 	if c, ok := s.controller.(WatchedController); ok {
-		for late := time.Now().Add(handOverPatience); time.Now().Before(late) && !s.inFlight.Closed(); {
+		shares := func() bool { return s.of(f.Name).Load() == r.split } // Not after a later deployment.
+		for late := time.Now().Add(handOverPatience); shares() && time.Now().Before(late) && !s.inFlight.Closed(); {
 			if now, known := c.Watch(f.Name); !known || now.Revision >= f.Revision {
 				break
 			}
 			backoff.Wait(ctx, rolloutPause)
 		}
 	}
-	if err := s.removeCandidate(ctx, r); err != nil {
-		s.log.Error().Err(err).Str("function", f.Name).Msg("a candidate that was promoted could not be removed")
-	}
+	_ = s.removeCandidate(ctx, r) // It logs its error, and the next look tries again.
+	return nil
 }
 
 // takeOver deploys a candidate's deployment under its function's name.
@@ -128,6 +146,12 @@ func (s *rollouts) takeOver(ctx context.Context, r *running, why string) (*Funct
 		return nil, err
 	}
 	next := r.split.candidate.Load()
+	switch {
+	case before.Revision > next.Revision: // It was deployed while this waited for the lock.
+		return nil, fmt.Errorf("revision %d was deployed meanwhile", before.Revision)
+	case s.ofFunction(r.of.full()) != r:
+		return nil, errors.New("the candidate was removed or replaced meanwhile")
+	}
 	d := next.Deployment
 	d.Service = r.of.name
 	f := &Function{
@@ -144,31 +168,46 @@ func (s *rollouts) takeOver(ctx context.Context, r *running, why string) (*Funct
 	return f, nil
 }
 
-// rollBack removes a candidate. Its function was never touched.
-func (s *rollouts) rollBack(ctx context.Context, r *running, why string) {
+// rollBack removes a candidate. Its function was never touched. After an error, which is logged, it is tried again.
+func (s *rollouts) rollBack(ctx context.Context, r *running, why string) error {
 	next := r.split.candidate.Load()
-	if err := s.removeCandidate(context.WithoutCancel(ctx), r); err != nil {
-		s.log.Error().Err(err).Str("function", r.of.full()).Msg("a candidate could not be removed")
-		r.mu.Lock()
-		r.acting = false // The next look tries again.
-		r.mu.Unlock()
-		return
+	r.mu.Lock()
+	r.doomed, r.why = why, "it must be removed, because "+why
+	r.mu.Unlock()
+	err := s.removeCandidate(context.WithoutCancel(ctx), r)
+	if s.ofFunction(r.of.full()) == r {
+		return err // It is still there.
 	}
-	s.revisions.noteEnd(r.of, next.Function, false, why)
-	s.decided(r.of, next.Revision, "rolled back revision %d (image %s): %s", next.Revision, next.Deployment.Image, why)
+	if _, missing := s.find(r.of); missing == nil {
+		s.revisions.noteEnd(r.of, next.Function, false, why)
+	}
+	s.decided(r.of, r.revision, "rolled back revision %d (image %s): %s", r.revision, next.Deployment.Image, why)
+	return err
 }
 
-// removeCandidate lets a candidate's requests end, and removes it.
+// removeCandidate lets a candidate's requests end, and removes it. After an error, which it logs, the next look tries again.
 func (s *rollouts) removeCandidate(ctx context.Context, r *running) error {
 	s.of(r.of.full()).CompareAndSwap(r.split, nil)
 	for late := time.Now().Add(drainPatience); r.split.outstanding.Load() > 0 && time.Now().Before(late); {
 		backoff.Wait(ctx, rolloutPause/10)
 	}
+	err := s.deleteCandidate(ctx, r)
+	if err != nil {
+		s.log.Error().Err(err).Str("function", r.of.full()).Msg("a candidate could not be removed")
+		r.mu.Lock()
+		r.acting, r.again = false, time.Now().Add(removalPause)
+		r.mu.Unlock()
+	}
+	return err
+}
+
+// deleteCandidate removes a candidate, unless somebody else has removed or replaced it.
+func (s *rollouts) deleteCandidate(ctx context.Context, r *running) error {
 	a := r.of.candidate()
 	defer s.functionLocks.Lock(a.full())()
 	d, err := s.find(a)
 	if err != nil || d.Revision != r.revision {
-		return nil // Somebody else has removed or replaced it.
+		return nil
 	}
 	if err := s.store.DeleteFunction(a.namespace, a.name); err != nil && !errors.Is(err, store.ErrAbsent) {
 		return fmt.Errorf("function %s was not deleted: %w", d.Name, err)
@@ -187,8 +226,10 @@ func (s *rollouts) endRollout(ctx context.Context, of address, why string) {
 	r.acting = true
 	r.mu.Unlock()
 	if !acting {
-		s.rollBack(ctx, r, why)
+		_ = s.rollBack(ctx, r, why) // It logs its error, and it is tried again.
+		return
 	}
+	s.of(of.full()).CompareAndSwap(r.split, nil) // What acts removes the candidate. It gets no more requests.
 }
 
 // undo deploys an earlier revision again, at once: that with a number, or for 0 the latest that runs something else.
@@ -199,7 +240,7 @@ func (s *rollouts) undo(ctx context.Context, of address, to uint64) (*Function, 
 	if err != nil {
 		return nil, err
 	}
-	if s.ofFunction(of.full()) != nil {
+	if r := s.ofFunction(of.full()); r != nil && r.revision > before.Revision { // It has not taken over.
 		return nil, web.Refuse(http.StatusConflict, "a rollout of function %s is in progress; abort it first: faas-infer rollout abort %s", of.full(), of.name)
 	}
 	h, err := s.revisions.list(of)
@@ -228,6 +269,8 @@ func (s *rollouts) undo(ctx context.Context, of address, to uint64) (*Function, 
 		return nil, err
 	}
 	s.revisions.remember(before.Function, f, fmt.Sprintf("revision %d again", earlier.Revision))
+	s.fetching.settle(of, nil)
+	s.endRollout(ctx, of, fmt.Sprintf("revision %d was deployed again", earlier.Revision))
 	s.decided(of, f.Revision, "went back to revision %d (image %s), which is now revision %d", earlier.Revision, f.Deployment.Image, f.Revision)
 	return f, nil
 }

@@ -143,10 +143,23 @@ func (s rolloutRoutes) endByUser(request *http.Request, a address, promote bool)
 	if r == nil {
 		return web.Refuse(http.StatusConflict, "no rollout of function %s is in progress", a.full())
 	}
+	present, err := s.find(a)
+	if err != nil {
+		return err
+	}
 	r.mu.Lock()
+	if present.Revision >= r.revision {
+		r.mu.Unlock()
+		return web.Refuse(http.StatusConflict, "revision %d of function %s is there already; to go back: faas-infer rollout undo %s",
+			present.Revision, a.full(), a.name)
+	}
 	if r.acting {
 		r.mu.Unlock()
 		return web.Refuse(http.StatusConflict, "the rollout of function %s is ending already", a.full())
+	}
+	if promote && r.doomed != "" {
+		r.mu.Unlock()
+		return web.Refuse(http.StatusConflict, "the candidate of function %s must be removed, because %s", a.full(), r.doomed)
 	}
 	if promote && !r.split.ready.Load() {
 		r.mu.Unlock()
@@ -158,11 +171,9 @@ func (s rolloutRoutes) endByUser(request *http.Request, a address, promote bool)
 	}
 	r.mu.Unlock()
 	if promote {
-		s.promote(request.Context(), r, "a user promoted it")
-	} else {
-		s.rollBack(request.Context(), r, "a user aborted it")
+		return s.promote(request.Context(), r, "a user promoted it")
 	}
-	return nil
+	return s.rollBack(request.Context(), r, "a user aborted it")
 }
 
 // RolloutSummary says how the rollouts of a function do, in sentences that change only with a step.

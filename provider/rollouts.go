@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -29,6 +30,8 @@ const (
 	drainPatience = 2 * time.Second
 	// orphanPatience is how long a candidate stays whose function is not there.
 	orphanPatience = 10 * time.Second
+	// removalPause is the time between two tries to remove a candidate.
+	removalPause = 5 * time.Second
 )
 
 // rolloutHost is what rollouts need of the server.
@@ -50,6 +53,7 @@ type rollouts struct {
 	events                        eventRoutes
 	arriving                      *arrivals
 	missing                       func(function string) bool
+	fetching                      *fetching
 	inFlight                      *web.Gate
 	namespaceLocks, functionLocks *web.KeyedMutex
 	revisions                     revisions
@@ -67,6 +71,7 @@ type rollouts struct {
 func (r *rollouts) connect(s *Server) {
 	r.rolloutHost, r.store, r.controller, r.callers, r.events, r.arriving = s, s.store, s.controller, &s.callers, s.events, &s.arriving
 	r.inFlight, r.namespaceLocks, r.functionLocks, r.now, r.log = s.inFlight, &s.namespaceLocks, &s.functionLocks, s.now, s.log
+	r.fetching = &s.fetching
 	r.missing = func(function string) bool { return s.restored.isMissing(function) }
 	r.revisions.log, r.revisions.now = s.log, s.now
 	var kept bool
@@ -87,6 +92,10 @@ type running struct {
 	// why is what the rollout waits for. acting: a promotion or a removal is in progress.
 	why    string
 	acting bool
+	// doomed is why the candidate must be removed, "" for nothing: the removal is tried again until it succeeds. again is
+	// when the next try is due after one that failed.
+	doomed string
+	again  time.Time
 	// orphan is since when the function is not there, zero for not.
 	orphan time.Time
 }
@@ -94,10 +103,20 @@ type running struct {
 // candidate is the address of the function that runs a's candidate.
 func (a address) candidate() address { return address{a.name + CandidateSuffix, a.namespace} }
 
-// isCandidate reports whether a is the address of a candidate, and of which function.
-func (a address) isCandidate() (of address, is bool) {
-	name, is := strings.CutSuffix(a.name, CandidateSuffix)
-	return address{name, a.namespace}, is && name != ""
+// candidateOf reports whether d is a candidate, and of which function. The name alone does not say so: earlier versions
+// and kubectl allow it for a user's function.
+func (d *deployed) candidateOf() (of address, is bool) {
+	name, is := strings.CutSuffix(d.Deployment.Service, CandidateSuffix)
+	return address{name, d.Deployment.Namespace}, is && name != "" && d.Inference.Canary.Gradual
+}
+
+// callable refuses calls of candidates: what guards their function must count them all.
+func (d *deployed) callable() error {
+	if of, is := d.candidateOf(); is {
+		return web.Refuse(http.StatusNotFound, "%s is the candidate of function %s; call that with the header %s: always",
+			d.Deployment.Service, of.name, canaryHeader)
+	}
+	return nil
 }
 
 func (d *deployed) address() address {
@@ -125,7 +144,7 @@ func (r *rollouts) pointer(name string) *atomic.Pointer[split] {
 
 // published begins a rollout if d is a candidate, or goes on with the one that it is of.
 func (r *rollouts) published(d *deployed) {
-	of, is := d.address().isCandidate()
+	of, is := d.candidateOf()
 	if !is {
 		return
 	}
@@ -146,7 +165,7 @@ func (r *rollouts) published(d *deployed) {
 func (r *rollouts) withdrawn(d *deployed) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if of, is := d.address().isCandidate(); is {
+	if of, is := d.candidateOf(); is {
 		r.pointer(of.full()).Store(nil)
 		delete(r.running, of.full())
 	}
@@ -192,7 +211,13 @@ func (s *rollouts) look(ctx context.Context, r *running, now time.Time, work *sy
 	present, missing := s.find(r.of)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.acting {
+	if r.acting || now.Before(r.again) {
+		return
+	}
+	if r.doomed != "" {
+		r.acting = true
+		why := r.doomed
+		work.Go(func() { _ = s.rollBack(ctx, r, why) }) // It logs its error.
 		return
 	}
 	if missing == nil || s.arriving.find(r.of.full()) != nil || s.missing(r.of.full()) {
@@ -201,12 +226,12 @@ func (s *rollouts) look(ctx context.Context, r *running, now time.Time, work *sy
 		r.orphan = now
 	} else if now.Sub(r.orphan) > orphanPatience {
 		r.acting = true
-		work.Go(func() { s.rollBack(ctx, r, "its function is gone") })
+		work.Go(func() { _ = s.rollBack(ctx, r, "its function is gone") })
 		return
 	}
 	if missing == nil && present.Revision >= next.Revision { // A restart came between the promotion and the removal.
 		r.acting = true
-		work.Go(func() { _ = s.removeCandidate(ctx, r) }) // It is logged when that is tried next.
+		work.Go(func() { _ = s.removeCandidate(ctx, r) }) // It logs its error.
 		return
 	}
 	seen := r.split.seen()
@@ -221,11 +246,11 @@ func (s *rollouts) look(ctx context.Context, r *running, now time.Time, work *sy
 		s.decided(r.of, r.revision, "revision %d: %s", r.revision, action.Why)
 	case rollout.Promote:
 		r.acting = true
-		work.Go(func() { s.promote(ctx, r, action.Why) })
+		work.Go(func() { _ = s.promote(ctx, r, action.Why) })
 	case rollout.RollBack:
 		r.acting = true
 		r.split.apply(state, rollout.Plan{}, false) // It gets no more requests from now on.
-		work.Go(func() { s.rollBack(ctx, r, action.Why) })
+		work.Go(func() { _ = s.rollBack(ctx, r, action.Why) })
 	}
 }
 

@@ -2,9 +2,11 @@ package provider
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"math"
 	"net/http"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -23,9 +25,12 @@ const canaryHeader = "X-Infer-Canary"
 
 const (
 	// maxCopies bounds the copies of requests that candidates answer at a time for one function, and maxCopied the
-	// bytes of their bodies. Requests beyond are not copied.
+	// bytes of their bodies and of the answers that theirs are compared with. Requests beyond are not copied. Those that
+	// candidates are to answer are copied, too; the present revision answers those beyond.
 	maxCopies = 16
 	maxCopied = 16 << 20
+	// comparedBytes is the size of the largest answer that is compared.
+	comparedBytes = 1 << 20
 	// copyTimeout bounds the time of a copy.
 	copyTimeout = 30 * time.Second
 	// unproven is the number of clients' requests from which on a candidate gets any number at a time. Before, it gets
@@ -51,7 +56,7 @@ type split struct {
 	// copies that it has, and copied is their bytes.
 	outstanding, served, copies, copied atomic.Int64
 	present, next                       sideCounts
-	// copiedAt is when the latest copy began, in ns since 1970.
+	// copiedAt is when the latest copy began, or was last counted as late, in ns since 1970.
 	copiedAt            atomic.Int64
 	compared, different atomic.Uint64
 }
@@ -157,9 +162,12 @@ func (d *deployed) invoke(ctx context.Context, req *frame.Request) (*frame.Respo
 	if x == nil {
 		return d.dispatcher.Invoke(ctx, req)
 	}
+	var tried time.Time
+	objective := cmp.Or(req.Objective, d.Inference.SLO)
 	if next := x.enter(req.Header, true); next != nil {
-		resp, err := x.tryCandidate(ctx, next, req)
-		if resp != nil || ctx.Err() != nil {
+		tried = time.Now()
+		resp, err := x.tryCandidate(ctx, next, req, objective)
+		if resp != nil || err != nil {
 			return resp, err
 		}
 	}
@@ -168,26 +176,48 @@ func (d *deployed) invoke(ctx context.Context, req *frame.Request) (*frame.Respo
 	code, late := outcome(resp, err)
 	x.present.count(code, late)
 	if replay != nil {
-		x.mirrorTo(replay, d, resp)
+		x.mirrorTo(replay, resp)
+	}
+	if resp != nil && !tried.IsZero() && time.Since(tried) > objective {
+		resp.Late = true // For the client it is, also if the present revision was quick.
 	}
 	return resp, err
 }
 
-// tryCandidate lets the candidate answer a request. It returns nothing if the present revision must answer it.
-func (x *split) tryCandidate(ctx context.Context, next *deployed, req *frame.Request) (*frame.Response, error) {
+// tryCandidate lets the candidate answer a request. It returns nothing if the present revision must answer it: also if the
+// candidate has not within the objective, for instance because it has just lost its last instance.
+func (x *split) tryCandidate(ctx context.Context, next *deployed, req *frame.Request, objective time.Duration) (*frame.Response, error) {
+	size := int64(len(req.Body))
+	defer x.copied.Add(-size)
+	if n := x.copied.Add(size); n > maxCopied && n > size {
+		x.outstanding.Add(-1)
+		return nil, nil
+	}
 	defer x.leave()
+	try, once := ctx, next.Inference.Once || req.Once
+	if objective > 0 && !once {
+		var cancel context.CancelFunc
+		try, cancel = context.WithTimeout(ctx, objective)
+		defer cancel()
+	}
 	// The candidate gets a copy: an instance that is lost may still be reading it when the present revision answers.
-	resp, err := next.dispatcher.Invoke(ctx, cloned(req))
+	resp, err := next.dispatcher.Invoke(try, cloned(req))
 	if ctx.Err() != nil {
+		if resp == nil && err == nil {
+			err = ctx.Err()
+		}
 		return resp, err
 	}
 	code, late := outcome(resp, err)
+	if err != nil && try.Err() != nil {
+		code = http.StatusServiceUnavailable // It missed the objective, and nothing is known of its answer.
+	}
 	x.next.count(code, late)
 	if err == nil && code < http.StatusInternalServerError {
 		return resp, nil
 	}
 	ran := err == nil || code != http.StatusServiceUnavailable && code != http.StatusTooManyRequests
-	if ran && (next.Inference.Once || req.Once) {
+	if ran && once {
 		if resp == nil {
 			resp, err = nil, web.Refuse(code, "%v", err)
 		}
@@ -228,8 +258,10 @@ func (x *split) copyOf(req *frame.Request) *frame.Request {
 	now := time.Now().UnixNano()
 	if begun := x.copiedAt.Load(); x.proving.Load() && x.copies.Load() > 0 && next.Inference.SLO > 0 && now-begun > int64(next.Inference.SLO) {
 		// The copy that it has is late, so this one would be, too: else a candidate that stalls would be seen only
-		// between its stalls.
-		x.next.count(http.StatusServiceUnavailable, true)
+		// between its stalls. One for each objective counts, as a candidate that does not stall answers no more.
+		if x.copiedAt.CompareAndSwap(begun, now) {
+			x.next.count(http.StatusServiceUnavailable, true)
+		}
 		return nil
 	}
 	size := int64(len(req.Body))
@@ -250,7 +282,7 @@ func (x *split) endCopy(size int64) {
 
 // mirrorTo lets the candidate answer a copy in the background, and compares its answer with that of the present
 // revision, of which it keeps nothing.
-func (x *split) mirrorTo(replay *frame.Request, d *deployed, answer *frame.Response) {
+func (x *split) mirrorTo(replay *frame.Request, answer *frame.Response) {
 	size := int64(len(replay.Body))
 	next := x.candidate.Load()
 	if next == nil {
@@ -258,8 +290,12 @@ func (x *split) mirrorTo(replay *frame.Request, d *deployed, answer *frame.Respo
 		return
 	}
 	var want rollout.Answer
-	if compares := x.mirror.Load() > 0 && answer != nil && answer.Status < http.StatusBadRequest; compares {
-		want = rollout.Answer{Status: answer.Status, Type: answer.Header.Get("Content-Type"), Body: bytes.Clone(answer.Body)}
+	compares := x.mirror.Load() > 0 && answer != nil && answer.Status < http.StatusBadRequest && len(answer.Body) <= comparedBytes
+	if compares {
+		x.copied.Add(int64(len(answer.Body)))
+		size += int64(len(answer.Body))
+		want = comparedOf(answer)
+		want.Body = bytes.Clone(want.Body)
 	}
 	go func() {
 		defer x.endCopy(size)
@@ -268,14 +304,20 @@ func (x *split) mirrorTo(replay *frame.Request, d *deployed, answer *frame.Respo
 		resp, err := next.dispatcher.Invoke(ctx, replay)
 		code, late := outcome(resp, err)
 		x.next.count(code, late)
-		if want.Status == 0 || err != nil || code >= http.StatusInternalServerError {
+		if !compares || err != nil || code >= http.StatusInternalServerError || len(resp.Body) > comparedBytes {
 			return
 		}
-		if !rollout.Alike(want, rollout.Answer{Status: resp.Status, Type: resp.Header.Get("Content-Type"), Body: resp.Body}) {
+		if !rollout.Alike(want, comparedOf(resp)) {
 			x.different.Add(1)
 		}
 		x.compared.Add(1)
 	}()
+}
+
+// comparedOf is what is compared of an answer.
+func comparedOf(r *frame.Response) rollout.Answer {
+	head, _ := strconv.Atoi(r.Header.Get("Inference-Header-Content-Length")) // 0: none.
+	return rollout.Answer{Status: r.Status, Type: r.Header.Get("Content-Type"), Head: head, Body: r.Body}
 }
 
 // forwardSplit lets an ordinary function's forwarder answer one request with one of the revisions. Bodies stream, so the
@@ -292,7 +334,14 @@ func (d *deployed) forwardSplit(w http.ResponseWriter, r *http.Request, path str
 			to, counts = next.forwarder, &x.next
 		}
 	}
-	code = to.Forward(w, r, path, waited, keep)
-	counts.count(code, false)
-	return code
+	defer func() {
+		p := recover()
+		if p != nil {
+			code = statusBrokenOff(r)
+		}
+		if counts.count(code, false); p != nil {
+			panic(p)
+		}
+	}()
+	return to.Forward(w, r, path, waited, keep)
 }

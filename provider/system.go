@@ -51,8 +51,6 @@ func (s *Server) deploy(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 		deploy = c.applyFetched
-	} else {
-		s.fetching.cancel(a)
 	}
 	if err := deploy(r.Context(), s); err != nil {
 		return err
@@ -69,6 +67,8 @@ type change struct {
 	// mustExist and header are those of the client, header nil if that has its answer.
 	mustExist bool
 	header    http.Header
+	// awaited is what waited for the deployment's model, nil for nothing.
+	awaited *waitingDeployment
 }
 
 // awaitEarlier waits until the function that a deployment replaces is back: its number of instances outlives the
@@ -109,14 +109,21 @@ func (c change) apply(ctx context.Context, s *Server) error {
 	// A deletion of the namespace comes either before this deployment or after it.
 	defer s.namespaceLocks.Share(a.namespace)()
 	defer s.functionLocks.Lock(a.full())()
+	if c.awaited != nil && !s.fetching.current(a.full(), c.awaited) {
+		return c.overtaken()
+	}
 	before, err := c.replaced(s)
 	if err != nil {
 		return err
 	}
 	if becomesCandidate(before, d, c.settings) {
+		if err := s.rollouts.unseen(c.header, before, d); err != nil {
+			return err
+		}
 		if err := s.rollouts.deployCandidate(ctx, before, d, c.settings); err != nil {
 			return s.events.rejected(ctx, s.now(), a, d, err)
 		}
+		s.fetching.settle(a, c.awaited)
 		return nil
 	}
 	f, err := s.revise(before, d, c.settings)
@@ -132,6 +139,7 @@ func (c change) apply(ctx context.Context, s *Server) error {
 	s.log.Info().Str("function", f.Name).Str("image", d.Image).Uint64("revision", f.Revision).Msg("deployed")
 	s.events.decidedDeployment(s.now(), before, f)
 	s.rollouts.revisions.remember(functionOf(before), f, "deployed")
+	s.fetching.settle(a, c.awaited)
 	s.rollouts.endRollout(ctx, a, fmt.Sprintf("revision %d was deployed without a gradual rollout", f.Revision))
 	return nil
 }
@@ -248,15 +256,14 @@ func (s *Server) remove(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	s.rollouts.endRollout(r.Context(), a, "its function was removed")
-	s.rollouts.revisions.forget(a)
 	w.WriteHeader(http.StatusAccepted)
 	return nil
 }
 
 // removeFunction deletes a function from the store and ends it.
 func (s *Server) removeFunction(ctx context.Context, a address) error {
-	s.fetching.cancel(a)
 	defer s.functionLocks.Lock(a.full())()
+	s.fetching.cancel(a)
 	d, err := s.find(a)
 	if err != nil {
 		return err

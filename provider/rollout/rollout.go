@@ -32,10 +32,9 @@ const (
 	// are slower.
 	provingSlack = 0.1
 	// window is the length of the windows that are counted, and minWindows the number of them with misses that
-	// rolls back. With alwaysBad requests of which none was in time, fewer windows do.
+	// rolls back.
 	window     = 500 * time.Millisecond
 	minWindows = 3
-	alwaysBad  = 10
 	// minCompared is the number of mirrored requests whose answers are compared before a promotion.
 	minCompared = 20
 	// troublePatience is how long a candidate without a ready instance may report a problem.
@@ -199,8 +198,7 @@ func (s *State) condemn(p Plan, seen Seen, now time.Time) string {
 	}
 	a := p.alpha()
 	got := seen.Candidate.since(s.from.Candidate)
-	persists := s.windows >= minWindows || got.Answered >= alwaysBad && got.Missed == got.Answered
-	if persists {
+	if s.windows >= minWindows {
 		// The present revision's evidence is from the whole rollout: there are few requests in a short phase.
 		if worse(got.Failed, got.Answered, seen.Stable.Failed, seen.Stable.Answered, a) {
 			return fmt.Sprintf("%d of its %d requests failed, of the present revision's %d of %d",
