@@ -12,6 +12,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/faas-infer/faas-infer/model"
@@ -30,7 +31,7 @@ func (c Options) place(o *origin.Object, part, dir string) error {
 			return c.unpack(kind, part, dir)
 		}
 		name = "model.onnx"
-		if path.Ext(o.Original) == ".keras" {
+		if path.Ext(o.Original) == kerasEnd {
 			name = "model.keras"
 		}
 	}
@@ -66,8 +67,7 @@ func archiveKind(file, name string, packed bool) (kind string, err error) {
 	case packed:
 		return "", errors.New("it is said to be an archive, and is neither a tar, a compressed tar nor a zip")
 	}
-	named := strings.HasSuffix(name, ".zip") || strings.HasSuffix(name, ".tgz") || strings.HasSuffix(name, ".tar.gz") || strings.HasSuffix(name, ".tar")
-	if packed || named && kind != "" {
+	if packed || namesArchive(name) && kind != "" {
 		return kind, nil
 	}
 	info, err := f.Stat()
@@ -76,12 +76,20 @@ func archiveKind(file, name string, packed bool) (kind string, err error) {
 	}
 	foreign, known := model.Recognise(f, info.Size())
 	switch {
-	case known && foreign.Format == model.FormatKeras && path.Ext(name) == ".keras":
+	case known && foreign.Format == model.FormatKeras && path.Ext(name) == kerasEnd:
 		return "", nil
 	case known:
 		return "", fmt.Errorf("the file is no ONNX model: %w", foreign)
 	}
 	return kind, nil
+}
+
+// kerasEnd is the end of a Keras file's name. Such a file is a zip archive, too.
+const kerasEnd = ".keras"
+
+// namesArchive reports whether a file's name is that of an archive.
+func namesArchive(name string) bool {
+	return slices.ContainsFunc([]string{".zip", ".tgz", ".tar.gz", ".tar"}, func(end string) bool { return strings.HasSuffix(name, end) })
 }
 
 // unpacked bounds and checks what an archive has.
