@@ -142,7 +142,8 @@ func (d *Downloads) open(_ context.Context, f *provider.Function) (*bundle.Bundl
 	}
 	e, here := d.cache.Entry(entry)
 	if !here {
-		return nil, annotation.SourceError(f.Inference.Source, "this revision's content is not on this machine; deploy it again")
+		return nil, annotation.SourceError(f.Inference.Source, "this revision's content is not on this machine, or "+
+			"nobody knows which it is; deploy it again")
 	}
 	if !pinned {
 		if err := d.write(d.pinFile(pinName(f.Name, f.Revision)), []byte(e.Name+"\n"+key)); err != nil {

@@ -249,6 +249,9 @@ func (c *Cache) bring(ctx context.Context, u source.URI, with origin.Credentials
 		}
 	}
 	e, err := c.install(ctx, u, found, parts, p)
+	if stop := new(origin.Fatal); errors.As(err, stop) {
+		err = errors.Join(err, os.RemoveAll(parts)) // Going on does not help.
+	}
 	if err != nil {
 		return Entry{}, err
 	}
@@ -267,8 +270,9 @@ func (c *Cache) install(ctx context.Context, u source.URI, found *origin.Finding
 	}
 	defer func() { err = errors.Join(err, work.Remove()) }()
 	var sums []string
+	b := &budget{options: c.options}
 	for _, o := range found.Objects {
-		sum, err := c.download(ctx, o, partOf(parts, o), p)
+		sum, err := c.download(ctx, o, partOf(parts, o), b, p)
 		if err != nil {
 			return Entry{}, named(o.Name, err)
 		}
@@ -280,9 +284,12 @@ func (c *Cache) install(ctx context.Context, u source.URI, found *origin.Finding
 		}
 	}
 	for _, o := range found.Objects { // After all: what is moved cannot be continued.
-		if err := c.options.place(o, partOf(parts, o), work.Path); err != nil {
+		if err := c.options.place(o, partOf(parts, o), work.Path, b); err != nil {
 			return Entry{}, named(o.Name, roomError(err))
 		}
+	}
+	if all := sizeBelow(work.Path); all > c.options.MaxBytes {
+		return Entry{}, c.options.tooLarge(all)
 	}
 	slices.Sort(sums)
 	name := "sha256-" + origin.Hash(sums...)
