@@ -8,8 +8,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/openfaas/faas-provider/types"
@@ -37,6 +39,16 @@ type Downloads struct {
 	secrets Secrets
 	// stored lists the stored functions.
 	stored func(namespace string) ([]store.Function, error)
+
+	mu sync.Mutex
+	// brought are the contents that deployments have fetched and no revision has yet, by [deploymentKey].
+	brought map[string]brought
+}
+
+// brought is what a deployment has fetched.
+type brought struct {
+	entry string
+	at    time.Time
 }
 
 var _ provider.Fetcher = (*Downloads)(nil)
@@ -63,8 +75,23 @@ func (d *Downloads) Close() error { return d.cache.Close() }
 
 // Fetch implements [provider.Fetcher].
 func (d *Downloads) Fetch(ctx context.Context, f types.FunctionDeployment, in annotation.Inference, p *fetch.Progress) error {
-	_, err := d.fetch(ctx, f, in, p)
-	return err
+	e, err := d.fetch(ctx, f, in, p)
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.brought == nil {
+		d.brought = map[string]brought{}
+	}
+	d.brought[deploymentKey(f)] = brought{e.Name, time.Now()}
+	return nil
+}
+
+// deploymentKey identifies a deployment of a function, or of the candidate that may become its next revision.
+func deploymentKey(f types.FunctionDeployment) string {
+	f.Service = strings.TrimSuffix(f.Service, provider.CandidateSuffix)
+	return store.Hash(f)
 }
 
 func (d *Downloads) fetch(ctx context.Context, f types.FunctionDeployment, in annotation.Inference, p *fetch.Progress) (fetch.Entry, error) {
@@ -99,34 +126,89 @@ func (d *Downloads) credentials(f types.FunctionDeployment) (origin.Credentials,
 	return origin.ReadCredentials(values)
 }
 
-// open returns the bundle of a revision whose model comes from a URI. It downloads that only if it is not here.
-func (d *Downloads) open(ctx context.Context, f *provider.Function) (*bundle.Bundle, error) {
-	u, err := source.Parse(f.Inference.Source)
-	if err != nil {
-		return nil, err
-	}
-	name, err := os.ReadFile(d.pin(f.Name, f.Revision))
-	pinned := err == nil
-	e, here := d.cache.Entry(string(name))
+// open returns the bundle of a revision whose model comes from a URI. It asks no server and downloads nothing.
+func (d *Downloads) open(_ context.Context, f *provider.Function) (*bundle.Bundle, error) {
+	key := deploymentKey(f.Deployment)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	fetched, isNew := d.brought[key]
+	own, pinned := d.readPin(pinName(f.Name, f.Revision))
+	entry := own.entry
 	if !pinned {
-		e, here = d.cache.Last(u)
+		entry = d.earlier(f, key)
+		if isNew {
+			entry = fetched.entry
+		}
 	}
+	e, here := d.cache.Entry(entry)
 	if !here {
-		if e, err = d.fetch(ctx, f.Deployment, f.Inference, nil); err != nil {
-			return nil, err
-		}
+		return nil, annotation.SourceError(f.Inference.Source, "this revision's content is not on this machine, or "+
+			"nobody knows which it is; deploy it again")
 	}
-	if !pinned || e.Name != string(name) {
-		if err := d.write(d.pin(f.Name, f.Revision), []byte(e.Name)); err != nil {
+	if !pinned {
+		if err := d.write(d.pinFile(pinName(f.Name, f.Revision)), []byte(e.Name+"\n"+key)); err != nil {
 			return nil, err
 		}
+		delete(d.brought, key)
 	}
 	return bundle.OpenDir(e.Dir)
 }
 
-// pin is the file that says which content a revision has.
-func (d *Downloads) pin(function string, revision uint64) string {
-	return filepath.Join(d.dir, "pins", function+"@"+strconv.FormatUint(revision, 10))
+// earlier returns the content of the candidate that a revision was, or else of the earlier revisions of an equal
+// deployment; "" if there is none, or if those differ: nobody knows then which of them is meant.
+func (d *Downloads) earlier(f *provider.Function, key string) string {
+	base := baseName(f.Name)
+	name, namespace, _ := strings.Cut(base, ".")
+	if was, ok := d.readPin(pinName(provider.FullName(name+provider.CandidateSuffix, namespace), f.Revision)); ok {
+		return was.entry
+	}
+	entry := ""
+	for _, name := range d.pinNames() {
+		function, _, _ := strings.Cut(name, "@")
+		was, ok := d.readPin(name)
+		if !ok || was.deployment != key || baseName(function) != base {
+			continue
+		}
+		if entry != "" && entry != was.entry {
+			return ""
+		}
+		entry = was.entry
+	}
+	return entry
+}
+
+// pin is what is noted of a revision: its content, and its [deploymentKey].
+type pin struct{ entry, deployment string }
+
+// pinName is the name of a revision's pin.
+func pinName(function string, revision uint64) string {
+	return function + "@" + strconv.FormatUint(revision, 10)
+}
+
+// baseName is the full name of the function whose candidate one may be.
+func baseName(full string) string {
+	name, namespace, _ := strings.Cut(full, ".")
+	return provider.FullName(strings.TrimSuffix(name, provider.CandidateSuffix), namespace)
+}
+
+// pinFile is where a pin is.
+func (d *Downloads) pinFile(name string) string { return filepath.Join(d.dir, "pins", name) }
+
+func (d *Downloads) readPin(name string) (p pin, ok bool) {
+	text, err := os.ReadFile(d.pinFile(name))
+	p.entry, p.deployment, _ = strings.Cut(string(text), "\n")
+	return p, err == nil
+}
+
+// pinNames lists the pins.
+func (d *Downloads) pinNames() (names []string) {
+	all, _ := os.ReadDir(filepath.Join(d.dir, "pins"))
+	for _, e := range all {
+		if filepath.Ext(e.Name()) != ".new" {
+			names = append(names, e.Name())
+		}
+	}
+	return names
 }
 
 // write writes a small file as a whole.
@@ -140,30 +222,64 @@ func (d *Downloads) write(file string, text []byte) error {
 	return os.Rename(file+".new", file)
 }
 
-// inUse lists the entries that revisions have. It removes the pins of those that were replaced or removed
-// [UnusedFor] ago.
+// keptRevisions is the number of a function's latest revisions whose pins stay: those to which one may go back.
+const keptRevisions = 10
+
+// inUse lists the entries that revisions have: the present ones, and the latest ones of functions that are stored. It
+// removes the pins of others [UnusedFor] after they were last among these.
 func (d *Downloads) inUse() (names []string) {
-	pins, _ := os.ReadDir(filepath.Join(d.dir, "pins"))
-	stored, err := d.stored("")
+	now := time.Now()
+	stored, failed := d.stored("")
+	functions := map[string]bool{}
 	current := map[string]bool{}
 	for _, f := range stored {
-		current[filepath.Base(d.pin(provider.FullName(f.Deployment.Service, f.Deployment.Namespace), f.Revision))] = true
+		full := provider.FullName(f.Deployment.Service, f.Deployment.Namespace)
+		functions[baseName(full)] = true
+		current[pinName(full, f.Revision)] = true
 	}
-	for _, pin := range pins {
-		file := filepath.Join(d.dir, "pins", pin.Name())
-		info, gone := pin.Info()
-		if gone != nil {
-			continue
-		}
-		if err == nil && !current[pin.Name()] && time.Since(info.ModTime()) > UnusedFor {
+	latest := map[string][]uint64{}
+	pins := d.pinNames()
+	for _, name := range pins {
+		function, revision := splitPin(name)
+		latest[baseName(function)] = append(latest[baseName(function)], revision)
+	}
+	for function, revisions := range latest {
+		slices.Sort(revisions)
+		slices.Reverse(revisions)
+		latest[function] = slices.Compact(revisions)
+	}
+	for _, name := range pins {
+		function, revision := splitPin(name)
+		base := baseName(function)
+		newer := slices.Index(latest[base], revision)
+		file := d.pinFile(name)
+		if failed != nil || current[name] || functions[base] && newer < keptRevisions {
+			_ = os.Chtimes(file, now, now) // Otherwise it goes an hour earlier.
+		} else if info, err := os.Stat(file); err == nil && now.Sub(info.ModTime()) > UnusedFor {
 			_ = os.Remove(file) // If it stays, so does its model for a while.
 			continue
 		}
-		if name, gone := os.ReadFile(file); gone == nil {
-			names = append(names, string(name))
+		if p, ok := d.readPin(name); ok {
+			names = append(names, p.entry)
 		}
 	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for key, b := range d.brought {
+		if now.Sub(b.at) > UnusedFor { // Its deployment was refused.
+			delete(d.brought, key)
+			continue
+		}
+		names = append(names, b.entry)
+	}
 	return names
+}
+
+// splitPin returns the function and the revision of a pin.
+func splitPin(name string) (function string, revision uint64) {
+	function, digits, _ := strings.Cut(name, "@")
+	revision, _ = strconv.ParseUint(digits, 10, 64)
+	return function, revision
 }
 
 // Tidy evicts what no revision has, as far as there is too much, and returns the number of bytes.

@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -89,17 +90,45 @@ func TestRevisionsKeepTheirContent(t *testing.T) {
 	}
 	has(d, 2, "identity")
 	has(d, 1, "mnist")
+	// A candidate takes over with its content, and a revision that is deployed again has its own.
+	next := revision(3)
+	next.Deployment.EnvVars = map[string]string{"A": "3"}
+	if err := d.Fetch(t.Context(), next.Deployment, next.Inference, nil); err != nil {
+		t.Fatal(err)
+	}
+	candidate := *next
+	candidate.Name, candidate.Deployment.Service = "f--next.openfaas-fn", "f--next"
+	if _, err := d.open(t.Context(), &candidate); err != nil {
+		t.Fatal(err)
+	}
+	content.Store("mnist")
+	if b, err := d.open(t.Context(), next); err != nil {
+		t.Error(err)
+	} else if got, err := os.ReadFile(b.ModelPath()); err != nil || !bytes.Equal(got, read("identity")) {
+		t.Error("a promoted revision has other content", len(got), err)
+	}
+	again := *next
+	again.Revision = 4
+	if b, err := d.open(t.Context(), &again); err != nil {
+		t.Error(err)
+	} else if got, err := os.ReadFile(b.ModelPath()); err != nil || !bytes.Equal(got, read("identity")) {
+		t.Error("a revision that was deployed again has other content", len(got), err)
+	}
+	// The first two revisions have one deployment and two contents: nobody knows which of them is meant.
+	if b, err := d.open(t.Context(), revision(5)); err == nil || !strings.Contains(err.Error(), "deploy it again") {
+		t.Error(b, err)
+	}
 	s.Close()
 	later := open()
 	has(later, 1, "mnist")
 	has(later, 2, "identity")
-	if names := later.inUse(); len(names) != 2 {
+	if names := later.inUse(); len(names) != 5 {
 		t.Errorf("in use: %v", names)
 	}
-	if err := later.Fetch(t.Context(), revision(3).Deployment, revision(3).Inference, nil); err == nil || !strings.Contains(err.Error(), annotation.InferModel) {
+	if err := later.Fetch(t.Context(), revision(6).Deployment, revision(6).Inference, nil); err == nil || !strings.Contains(err.Error(), annotation.InferModel) {
 		t.Error(err)
 	}
-	f := revision(4)
+	f := revision(7)
 	f.Deployment.Secrets = []string{"model-token"}
 	if err := later.Fetch(t.Context(), f.Deployment, f.Inference, nil); err == nil || !strings.Contains(err.Error(), "secrets") {
 		t.Error(err)
@@ -115,5 +144,35 @@ func TestRevisionsKeepTheirContent(t *testing.T) {
 	later.Drop("openfaas-fn", "f")
 	if kept, err := d.Kept(); err != nil || len(kept) != 0 {
 		t.Error(kept, err)
+	}
+}
+
+// TestLatestRevisionsKeepTheirPins: the pins of a function's latest revisions stay, however old; those of others go an
+// hour after they were last wanted.
+func TestLatestRevisionsKeepTheirPins(t *testing.T) {
+	stored := []store.Function{{Deployment: types.FunctionDeployment{Service: "f", Namespace: "n"}, Revision: 12}}
+	d := NewDownloads(DownloadOptions{Dir: t.TempDir(), MaxBytes: 1 << 30}, noSecrets{},
+		func(string) ([]store.Function, error) { return stored, nil })
+	defer d.Close()
+	old := time.Now().Add(-2 * UnusedFor)
+	add := func(name string) {
+		if err := d.write(d.pinFile(name), []byte("sha256-"+name)); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(d.pinFile(name), old, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n := range 12 {
+		add(pinName("f.n", uint64(n+1)))
+	}
+	add(pinName("f--next.n", 12))
+	add(pinName("gone.n", 7))
+	if names := d.inUse(); len(names) != 11 || slices.Contains(names, "sha256-f.n@2") || !slices.Contains(names, "sha256-f.n@3") {
+		t.Errorf("in use: %v", names)
+	}
+	stored = nil // From now on it counts.
+	if names := d.inUse(); len(names) != 11 {
+		t.Errorf("in use just after the function was removed: %v", names)
 	}
 }

@@ -266,7 +266,7 @@ class TensorFlow:
     def keras(self, path):
         import keras
 
-        self.model = model = keras.models.load_model(path, compile=False)
+        self.model = model = keras.models.load_model(path, compile=False, safe_mode=True)
         tf = self.tf
         specs = {t.name: tf.TensorSpec([None, *t.shape[1:]], t.dtype, name=t.name) for t in model.inputs}
         names = getattr(model, "output_names", None) or [model.layers[-1].name]

@@ -35,6 +35,11 @@ func describe(dir string, u source.URI) error {
 		return fmt.Errorf("its %s names a program; what comes from a URI is data only: put programs into "+
 			"the function's image", bundle.ManifestFile)
 	}
+	if b.Engine != bundle.EngineONNX && b.Engine != bundle.EngineTensorFlow {
+		return fmt.Errorf("its %s names the engine %q, which runs code of the bundle; from a URI come models of "+
+			"the engines %s and %s only: put this one into the function's image", bundle.ManifestFile, b.Engine,
+			bundle.EngineONNX, bundle.EngineTensorFlow)
+	}
 	return nil
 }
 

@@ -28,16 +28,22 @@ const (
 
 // download brings an object into a file, verifies it and returns its SHA-256. It goes on with what an earlier attempt
 // has left there.
-func (c *Cache) download(ctx context.Context, o *origin.Object, part string, p *Progress) (sum string, err error) {
+func (c *Cache) download(ctx context.Context, o *origin.Object, part string, b *budget,
+	p *Progress) (sum string, err error) {
 	f, err := os.OpenFile(part, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return "", roomError(err)
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	t := &transfer{cache: c, object: o, file: f, note: part + ".json", shown: p}
+	t := &transfer{cache: c, object: o, file: f, note: part + ".json", budget: b, shown: p}
 	if err := t.begin(); err != nil {
 		return "", roomError(err)
 	}
+	defer func() {
+		if err != nil && t.here != t.kept {
+			err = errors.Join(err, t.keep())
+		}
+	}()
 	pause := firstPause
 	for failures := 0; ; {
 		before := t.here
@@ -69,11 +75,11 @@ func (c *Cache) download(ctx context.Context, o *origin.Object, part string, p *
 	case o.Sum != "" && o.Sum != sum:
 		wrong = fmt.Errorf("the server sent content with the SHA-256 %s, and it must be %s; ask whoever "+
 			"gave you the URI which of them is right", sum, o.Sum)
-	case t.md5 != nil && hex.EncodeToString(t.md5.Sum(nil)) != o.MD5:
+	case t.md5 != nil && o.MD5 != "" && hex.EncodeToString(t.md5.Sum(nil)) != o.MD5:
 		wrong = errors.New("the content that arrived has another MD5 than the server's ETag says; deploy again")
 	}
 	if wrong != nil {
-		return "", errors.Join(wrong, os.Remove(part))
+		return "", errors.Join(wrong, t.again())
 	}
 	return sum, nil
 }
@@ -89,32 +95,61 @@ type transfer struct {
 	// must be.
 	here     int64
 	sha, md5 hash.Hash
-	shown    *Progress
+	// kept is how many bytes were noted last.
+	kept   int64
+	budget *budget
+	shown  *Progress
 }
 
-// state is what is noted beside unfinished bytes.
-type state struct{ Tag, Sum string }
+// state is what is noted beside unfinished bytes. Here is how many of them are on the disk for sure.
+type state struct {
+	Tag, Sum string
+	Here     int64
+}
+
+// syncEvery is after how many bytes of a download its state is noted.
+const syncEvery = 256 << 20
+
+// keep brings the bytes to the disk and notes that they are there.
+func (t *transfer) keep() error {
+	if err := t.file.Sync(); err != nil {
+		return err
+	}
+	text, err := json.Marshal(state{t.object.Tag, t.object.Sum, t.here})
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(t.note+".new", text, 0o600); err != nil {
+		return err
+	}
+	t.kept = t.here
+	return os.Rename(t.note+".new", t.note)
+}
 
 // begin takes over what an earlier process has left of the same content.
 func (t *transfer) begin() error {
 	o := t.object
 	var was state
 	text, err := os.ReadFile(t.note)
-	same := err == nil && json.Unmarshal(text, &was) == nil && was == state{o.Tag, o.Sum} && (o.Tag != "" || o.Sum != "")
+	same := err == nil && json.Unmarshal(text, &was) == nil && was.Tag == o.Tag && was.Sum == o.Sum &&
+		(o.Tag != "" || o.Sum != "")
 	t.reset()
+	if info, failed := t.file.Stat(); failed != nil || info.Size() < was.Here {
+		same = false
+	}
 	if !same {
-		if err := t.file.Truncate(0); err != nil {
-			return err
-		}
-		text, err := json.Marshal(state{o.Tag, o.Sum})
-		if err != nil {
-			return err
-		}
-		return os.WriteFile(t.note, text, 0o600)
+		was.Here = 0
+	}
+	if err := t.file.Truncate(was.Here); err != nil { // What came later may have holes after a crash.
+		return err
+	}
+	if !same {
+		return t.keep()
 	}
 	n, err := io.Copy(t.hashes(), t.file)
 	t.here = n
 	t.shown.add(n)
+	err = errors.Join(err, t.budget.download(n))
 	if err == nil && o.Size >= 0 && n > o.Size {
 		return t.again()
 	}
@@ -132,11 +167,15 @@ func (t *transfer) reset() {
 // again forgets all bytes.
 func (t *transfer) again() error {
 	t.shown.add(-t.here)
+	_ = t.budget.download(-t.here) // Less is never too much.
 	t.reset()
 	if _, err := t.file.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	return t.file.Truncate(0)
+	if err := t.file.Truncate(0); err != nil {
+		return err
+	}
+	return t.keep()
 }
 
 // hashes are the hashes as one writer.
@@ -169,6 +208,10 @@ func (t *transfer) attempt(ctx context.Context) (err error) {
 		}
 	}
 	defer body.Close()
+	if from != 0 && from != t.here {
+		return origin.Fatal{Err: fmt.Errorf("the server sends the bytes from %d on, and was asked for those from "+
+			"%d on", from, t.here)}
+	}
 	if from != t.here {
 		if err := t.again(); err != nil {
 			return origin.Fatal{Err: roomError(err)}
@@ -265,8 +308,12 @@ func fill(body io.Reader, buffer []byte, alive func()) (n int, err error) {
 
 // take writes a block and adds it to the hashes, at the same time.
 func (t *transfer) take(bytes []byte) error {
-	if t.here+int64(len(bytes)) > t.cache.options.MaxBytes {
-		return t.cache.options.tooLarge(t.here + int64(len(bytes)))
+	size := t.here + int64(len(bytes))
+	if t.object.Size >= 0 && size > t.object.Size {
+		return origin.Fatal{Err: fmt.Errorf("the server sends more than the %d bytes that it has announced", t.object.Size)}
+	}
+	if err := t.budget.download(int64(len(bytes))); err != nil {
+		return err
 	}
 	var hashing sync.WaitGroup
 	hashing.Go(func() { _, _ = t.sha.Write(bytes) })
@@ -280,5 +327,8 @@ func (t *transfer) take(bytes []byte) error {
 	}
 	t.here += int64(n)
 	t.shown.add(int64(n))
+	if t.here-t.kept >= syncEvery {
+		return t.keep()
+	}
 	return nil
 }

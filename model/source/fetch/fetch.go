@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -57,7 +58,7 @@ type Cache struct {
 
 // Entry is a model in the cache: a bundle.
 type Entry struct {
-	// Name identifies the content: sha256- and the hash of the file, or of the list of files.
+	// Name identifies the content: sha256- and a hash of the files' contents and places.
 	Name string
 	// Dir is the bundle's directory.
 	Dir string
@@ -90,14 +91,6 @@ func (c *Cache) Entry(name string) (Entry, bool) {
 	return e, true
 }
 
-// Last returns the entry that the latest fetch of a URI has brought, false if there is none. It asks no server.
-func (c *Cache) Last(u source.URI) (Entry, bool) {
-	if u.Sum != "" {
-		return c.Entry("sha256-" + u.Sum)
-	}
-	return c.Entry(c.reference(u).Entry)
-}
-
 // Fetch returns the entry of a URI, which it downloads unless the cache has it. A URI without a hash is asked
 // for at its
 // server each time, by its ETag, and only what has changed is downloaded again. p, if it is not nil, shows how far the
@@ -110,13 +103,30 @@ func (c *Cache) Fetch(ctx context.Context, u source.URI, with origin.Credentials
 		return Entry{}, err
 	}
 	if u.Sum != "" {
-		if e, ok := c.Entry("sha256-" + u.Sum); ok {
+		if e, ok := c.Entry(nameOf(u)); ok {
 			return e, nil
 		}
 	}
-	return c.join(ctx, origin.Hash(u.Key(), u.Sum, with.Text()), p, func(ctx context.Context, p *Progress) (Entry, error) {
+	return c.join(ctx, key(u, with), p, func(ctx context.Context, p *Progress) (Entry, error) {
 		return c.bring(ctx, u, with, p)
 	})
+}
+
+// key identifies what a caller fetches: others with other credentials may see other content.
+func key(u source.URI, with origin.Credentials) string {
+	return origin.Hash(u.Key(), u.Sum, with.Text())
+}
+
+// nameOf is the entry of a URI that names one file by its hash.
+func nameOf(u source.URI) string {
+	return "sha256-" + origin.Hash(layout(&origin.Object{Original: u.Name()}, u.Sum))
+}
+
+// layout identifies a file and its place in a bundle: one content is an archive under one name, and a model under
+// another.
+func layout(o *origin.Object, sum string) string {
+	return fmt.Sprintf("%s %s packed=%t archive=%t keras=%t", o.Name, sum, o.Packed, namesArchive(o.Original),
+		path.Ext(o.Original) == kerasEnd)
 }
 
 // flight is one download for all who wait for it.
@@ -179,12 +189,12 @@ type reference struct {
 }
 
 // referenceFile is where a URI's reference is.
-func (c *Cache) referenceFile(u source.URI) string {
-	return filepath.Join(c.options.Dir, "references", origin.Hash(u.Key())+".json")
+func (c *Cache) referenceFile(key string) string {
+	return filepath.Join(c.options.Dir, "references", key+".json")
 }
 
-func (c *Cache) reference(u source.URI) (r reference) {
-	text, err := os.ReadFile(c.referenceFile(u))
+func (c *Cache) reference(key string) (r reference) {
+	text, err := os.ReadFile(c.referenceFile(key))
 	if err != nil || json.Unmarshal(text, &r) != nil {
 		return reference{}
 	}
@@ -192,12 +202,12 @@ func (c *Cache) reference(u source.URI) (r reference) {
 }
 
 // refer notes what a URI stands for now. If that fails, the URI is downloaded again next time.
-func (c *Cache) refer(u source.URI, r reference) error {
+func (c *Cache) refer(key string, r reference) error {
 	text, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
-	file := c.referenceFile(u)
+	file := c.referenceFile(key)
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return err
 	}
@@ -209,7 +219,7 @@ func (c *Cache) refer(u source.URI, r reference) error {
 
 // bring downloads what a URI names, unless it has not changed since the last time.
 func (c *Cache) bring(ctx context.Context, u source.URI, with origin.Credentials, p *Progress) (_ Entry, err error) {
-	key := origin.Hash(u.Key(), u.Sum)
+	key := key(u, with)
 	parts := filepath.Join(c.options.Dir, "parts", key)
 	if err := os.MkdirAll(parts, 0o700); err != nil {
 		return Entry{}, roomError(err)
@@ -223,7 +233,7 @@ func (c *Cache) bring(ctx context.Context, u source.URI, with origin.Credentials
 		return Entry{}, err
 	}
 	if u.Sum != "" { // Another process may have brought it meanwhile.
-		if e, ok := c.Entry("sha256-" + u.Sum); ok {
+		if e, ok := c.Entry(nameOf(u)); ok {
 			return e, nil
 		}
 	}
@@ -233,16 +243,19 @@ func (c *Cache) bring(ctx context.Context, u source.URI, with origin.Credentials
 		return Entry{}, err
 	}
 	defer found.Close()
-	if was := c.reference(u); found.Tag != "" && was.Tag == found.Tag && u.Sum == "" {
+	if was := c.reference(key); found.Tag != "" && was.Tag == found.Tag && u.Sum == "" {
 		if e, ok := c.Entry(was.Entry); ok {
 			return e, nil
 		}
 	}
 	e, err := c.install(ctx, u, found, parts, p)
+	if stop := new(origin.Fatal); errors.As(err, stop) {
+		err = errors.Join(err, os.RemoveAll(parts)) // Going on does not help.
+	}
 	if err != nil {
 		return Entry{}, err
 	}
-	return e, errors.Join(c.refer(u, reference{URI: u.String(), Tag: found.Tag, Entry: e.Name}), os.RemoveAll(parts))
+	return e, errors.Join(c.refer(key, reference{URI: u.String(), Tag: found.Tag, Entry: e.Name}), os.RemoveAll(parts))
 }
 
 // install downloads the files of a URI, makes a bundle of them and puts it into the cache.
@@ -257,12 +270,13 @@ func (c *Cache) install(ctx context.Context, u source.URI, found *origin.Finding
 	}
 	defer func() { err = errors.Join(err, work.Remove()) }()
 	var sums []string
+	b := &budget{options: c.options}
 	for _, o := range found.Objects {
-		sum, err := c.download(ctx, o, partOf(parts, o), p)
+		sum, err := c.download(ctx, o, partOf(parts, o), b, p)
 		if err != nil {
 			return Entry{}, named(o.Name, err)
 		}
-		sums = append(sums, o.Name+" "+sum)
+		sums = append(sums, layout(o, sum))
 	}
 	if found.Size() < 0 {
 		if err := c.makeRoom(sizeBelow(parts), parts); err != nil {
@@ -270,15 +284,15 @@ func (c *Cache) install(ctx context.Context, u source.URI, found *origin.Finding
 		}
 	}
 	for _, o := range found.Objects { // After all: what is moved cannot be continued.
-		if err := c.options.place(o, partOf(parts, o), work.Path); err != nil {
+		if err := c.options.place(o, partOf(parts, o), work.Path, b); err != nil {
 			return Entry{}, named(o.Name, roomError(err))
 		}
 	}
-	name := "sha256-" + strings.TrimPrefix(sums[0], " ")
-	if !found.Single() {
-		slices.Sort(sums)
-		name = "sha256-" + origin.Hash(sums...)
+	if all := sizeBelow(work.Path); all > c.options.MaxBytes {
+		return Entry{}, c.options.tooLarge(all)
 	}
+	slices.Sort(sums)
+	name := "sha256-" + origin.Hash(sums...)
 	if err := describe(work.Path, u); err != nil {
 		return Entry{}, roomError(err)
 	}

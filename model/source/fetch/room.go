@@ -6,11 +6,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/faas-infer/faas-infer/filelock"
 	"github.com/faas-infer/faas-infer/filelock/workdir"
 	"github.com/faas-infer/faas-infer/model/source/origin"
 )
@@ -40,8 +43,17 @@ func (c *Cache) makeRoom(size int64, parts string) error {
 		return err
 	}
 	short := missing + reserve - free
-	now := sizeBelow(c.store.Dir)
-	bound := min(c.options.MaxBytes-size, now-max(short, 0))
+	now, others := sizeBelow(c.store.Dir), sizeBelow(filepath.Dir(parts))-sizeBelow(parts)
+	if others > 0 && (now+others+size > c.options.MaxBytes || short > 0) { // What nobody goes on with goes first.
+		for _, path := range c.leftParts() {
+			if err := removeParts(path); err != nil {
+				return err
+			}
+		}
+		left := sizeBelow(filepath.Dir(parts)) - sizeBelow(parts)
+		others, short = left, short-(others-left)
+	}
+	bound := min(c.options.MaxBytes-size-others, now-max(short, 0))
 	if now > bound {
 		c.keepUsed()
 		_, freed, err := c.store.Collect("sha256-*", time.Now().Add(-fresh), max(bound, 0))
@@ -57,10 +69,10 @@ func (c *Cache) makeRoom(size int64, parts string) error {
 		}
 		return fmt.Errorf("it has %s, and the disk of %s has %s free, of which %s stay free; make room "+
 			"there", bytesText(size), c.options.Dir, bytesText(max(free, 0)), bytesText(reserve))
-	case now+size > c.options.MaxBytes:
-		return fmt.Errorf("it has %s, and the models that functions use take %s of the %s that the cache "+
-			"may have; remove functions, or give the provider a larger "+
-			"--models-size", bytesText(size), bytesText(now), bytesText(c.options.MaxBytes))
+	case now+others+size > c.options.MaxBytes:
+		return fmt.Errorf("it has %s, and the models that functions use and other downloads take %s of the %s that the "+
+			"cache may have; remove functions, or give the provider a larger "+
+			"--models-size", bytesText(size), bytesText(now+others), bytesText(c.options.MaxBytes))
 	}
 	return nil
 }
@@ -70,20 +82,59 @@ func (c *Cache) makeRoom(size int64, parts string) error {
 func (c *Cache) Tidy(now time.Time) (freed int64, err error) {
 	c.keepUsed()
 	_, freed, err = c.store.Collect("sha256-*", now.Add(-fresh), c.options.MaxBytes)
-	left, _ := filepath.Glob(filepath.Join(c.options.Dir, "parts", "*"))
-	for _, path := range left {
+	for _, path := range c.leftParts() {
+		if now.Sub(latestBelow(path)) > leftFor {
+			err = errors.Join(err, removeParts(path))
+		}
+	}
+	locks, _ := filepath.Glob(filepath.Join(c.options.Dir, "parts", "*.lock"))
+	for _, path := range locks {
 		info, gone := os.Stat(path)
-		if gone != nil || now.Sub(info.ModTime()) < leftFor {
-			continue
+		if gone == nil && now.Sub(info.ModTime()) > leftFor && !workdir.Exists(strings.TrimSuffix(path, ".lock")) {
+			_, failed := workdir.RemoveUnheld(path)
+			err = errors.Join(err, failed)
 		}
-		if filepath.Ext(path) == "" {
-			err = errors.Join(err, os.RemoveAll(path))
-			continue
-		}
-		_, failed := workdir.RemoveUnheld(path) // A lock.
-		err = errors.Join(err, failed)
 	}
 	return freed, err
+}
+
+// leftParts lists the directories of downloads that are not whole.
+func (c *Cache) leftParts() (dirs []string) {
+	all, _ := filepath.Glob(filepath.Join(c.options.Dir, "parts", "*"))
+	return slices.DeleteFunc(all, func(path string) bool { return filepath.Ext(path) != "" })
+}
+
+// removeParts removes what a download has left, unless one goes on there.
+func removeParts(dir string) error {
+	lock, err := os.OpenFile(dir+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if err := filelock.Try(lock, filelock.Exclusive); errors.Is(err, filelock.ErrLocked) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	return os.RemoveAll(dir)
+}
+
+// latestBelow is the time of the last change of a directory or of a file there; now if it is gone.
+func latestBelow(dir string) (at time.Time) {
+	err := filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := e.Info()
+		if err == nil && info.ModTime().After(at) {
+			at = info.ModTime()
+		}
+		return err
+	})
+	if err != nil {
+		return time.Now()
+	}
+	return at
 }
 
 // keepUsed notes that the entries in use are used now.
@@ -100,6 +151,47 @@ func (c *Cache) keepUsed() {
 func (c Options) tooLarge(size int64) error {
 	return origin.Fatal{Err: fmt.Errorf("it has %s or more, and the cache may have %s; give the provider "+
 		"a larger --models-size", bytesText(size), bytesText(c.MaxBytes))}
+}
+
+// checkEvery is how many bytes are written between two looks at the disk.
+const checkEvery = 64 << 20
+
+// budget bounds what one fetch writes: the files that it downloads, and those of their archives.
+type budget struct {
+	options Options
+	// written and unpacked count bytes, unseen those since the last look at the disk.
+	written, unpacked, unseen int64
+}
+
+// download counts bytes of a download. n is negative for those that are forgotten.
+func (b *budget) download(n int64) error {
+	b.written += n
+	return b.check(b.written, n)
+}
+
+// unpack counts bytes of an archive's files.
+func (b *budget) unpack(n int64) error {
+	b.unpacked += n
+	return b.check(b.unpacked, n)
+}
+
+func (b *budget) check(total, n int64) error {
+	if total > b.options.MaxBytes {
+		return b.options.tooLarge(total)
+	}
+	if b.unseen += max(n, 0); b.unseen < checkEvery {
+		return nil
+	}
+	b.unseen = 0
+	free, err := freeBytes(b.options.Dir)
+	if err == nil && free < reserve {
+		err = fmt.Errorf("the disk of %s has %s free, of which %s stay free; make room there, and deploy "+
+			"again", b.options.Dir, bytesText(free), bytesText(reserve))
+	}
+	if err != nil {
+		return origin.Fatal{Err: err}
+	}
+	return nil
 }
 
 // freeBytes is how much of a disk this user may still fill.

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -221,5 +222,75 @@ func TestReadCredentialsRefuses(t *testing.T) {
 	}
 	if origin.SecretCounts("my-token") || !origin.SecretCounts("x-model-token") {
 		t.Error("names of secrets")
+	}
+}
+
+// TestTokensExpire: a registry whose token is over before the file is asked again for one.
+func TestTokensExpire(t *testing.T) {
+	content := random(1 << 20)
+	sum := "sha256:" + sumOf(content)
+	var given atomic.Int32
+	var s *httptest.Server
+	s = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch name, password, _ := r.BasicAuth(); {
+		case r.URL.Path == "/token" && name == "me" && password == "pass":
+			fmt.Fprintf(w, `{"token":"t%d"}`, given.Add(1))
+		case strings.Contains(r.URL.Path, "/manifests/") && r.Header.Get("Authorization") == "Bearer t1":
+			fmt.Fprintf(w, `{"layers":[{"digest":%q,"size":%d,"annotations":{"org.opencontainers.image.title":"m.onnx"}}]}`, sum, len(content))
+		case strings.HasSuffix(r.URL.Path, "/blobs/"+sum) && r.Header.Get("Authorization") == "Bearer t2":
+			_, _ = w.Write(content)
+		default:
+			w.Header().Set("WWW-Authenticate", `Bearer realm="`+s.URL+`/token",service="s"`)
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+	}))
+	defer s.Close()
+	host := strings.TrimPrefix(s.URL, "http://")
+	with, err := origin.ReadCredentials(map[string][]byte{"model-registry": fmt.Appendf(nil, `{"auths":{%q:{"username":"me","password":"pass"}}}`, host)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := open(t, nil).Fetch(t.Context(), parse(t, "oci://"+host+"/team/m:1"), with, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hasModel(t, e, content)
+}
+
+// TestKeyedTag: the ETag of an object that S3 encrypts with a key of KMS is no MD5.
+func TestKeyedTag(t *testing.T) {
+	content := random(1 << 10)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Has("list-type") {
+			fmt.Fprintf(w, `<R><Contents><Key>d/m.onnx</Key><Size>%d</Size><ETag>"%032d"</ETag></Contents></R>`, len(content), 7)
+			return
+		}
+		w.Header().Set("X-Amz-Server-Side-Encryption", "aws:kms")
+		if strings.HasPrefix(r.URL.Path, "/plain/") {
+			w.Header().Set("X-Amz-Server-Side-Encryption", "AES256")
+		}
+		w.Header().Set("ETag", fmt.Sprintf(`"%032d"`, 7))
+		_, _ = w.Write(content)
+	}))
+	defer s.Close()
+	c := open(t, nil)
+	for _, uri := range []string{"s3://models/d/m.onnx", "s3://models/d/"} {
+		hasModel(t, mustFetch(t, c, uri+"?endpoint="+s.URL), content)
+	}
+	refuses(t, c, "s3://plain/d/mod.onnx?endpoint="+s.URL, "MD5")
+}
+
+// TestCredentialsStayPrivate: credentials go over http:// to hosts only that the provider trusts.
+func TestCredentialsStayPrivate(t *testing.T) {
+	with, err := origin.ReadCredentials(map[string][]byte{"model-token": []byte("secret")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := open(t, nil)
+	for _, uri := range []string{"http://models.example.com/m.onnx", "hf://owner/net/m.onnx?endpoint=http://models.example.com"} {
+		_, err := c.Fetch(t.Context(), parse(t, uri+"#sha256="+sumOf(nil)), with, nil)
+		if err == nil || !strings.Contains(err.Error(), "credentials would go to models.example.com over http://") {
+			t.Error(uri, err)
+		}
 	}
 }

@@ -9,9 +9,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/faas-infer/faas-infer/model"
@@ -19,7 +21,7 @@ import (
 )
 
 // place moves a downloaded file, or the content of an archive, into a bundle's directory.
-func (c Options) place(o *origin.Object, part, dir string) error {
+func (c Options) place(o *origin.Object, part, dir string, b *budget) error {
 	name := o.Name
 	if o.Name == "" || o.Packed {
 		kind, err := archiveKind(part, o.Original, o.Packed)
@@ -27,10 +29,10 @@ func (c Options) place(o *origin.Object, part, dir string) error {
 			return err
 		}
 		if kind != "" {
-			return c.unpack(kind, part, dir)
+			return c.unpack(kind, part, dir, b)
 		}
 		name = "model.onnx"
-		if path.Ext(o.Original) == ".keras" {
+		if path.Ext(o.Original) == kerasEnd {
 			name = "model.keras"
 		}
 	}
@@ -66,8 +68,7 @@ func archiveKind(file, name string, packed bool) (kind string, err error) {
 	case packed:
 		return "", errors.New("it is said to be an archive, and is neither a tar, a compressed tar nor a zip")
 	}
-	named := strings.HasSuffix(name, ".zip") || strings.HasSuffix(name, ".tgz") || strings.HasSuffix(name, ".tar.gz") || strings.HasSuffix(name, ".tar")
-	if packed || named && kind != "" {
+	if packed || namesArchive(name) && kind != "" {
 		return kind, nil
 	}
 	info, err := f.Stat()
@@ -76,7 +77,7 @@ func archiveKind(file, name string, packed bool) (kind string, err error) {
 	}
 	foreign, known := model.Recognise(f, info.Size())
 	switch {
-	case known && foreign.Format == model.FormatKeras && path.Ext(name) == ".keras":
+	case known && foreign.Format == model.FormatKeras && path.Ext(name) == kerasEnd:
 		return "", nil
 	case known:
 		return "", fmt.Errorf("the file is no ONNX model: %w", foreign)
@@ -84,14 +85,48 @@ func archiveKind(file, name string, packed bool) (kind string, err error) {
 	return kind, nil
 }
 
+// kerasEnd is the end of a Keras file's name. Such a file is a zip archive, too.
+const kerasEnd = ".keras"
+
+// namesArchive reports whether a file's name is that of an archive.
+func namesArchive(name string) bool {
+	ends := []string{".zip", ".tgz", ".tar.gz", ".tar"}
+	return slices.ContainsFunc(ends, func(end string) bool { return strings.HasSuffix(name, end) })
+}
+
 // unpacked bounds and checks what an archive has.
 type unpacked struct {
-	root         *os.Root
-	bytes, files int64
+	root   *os.Root
+	files  int
+	budget *budget
+}
+
+const (
+	// maxName bounds the name of an archive's file in bytes, and maxDepth its folders.
+	maxName, maxDepth = 1024, 32
+	// maxDirectory bounds the directory of a zip archive in bytes, which is read into memory.
+	maxDirectory = 8 << 20
+)
+
+// limitedReader reads at most so many bytes of a file. It must not be used concurrently.
+type limitedReader struct {
+	from io.ReaderAt
+	left int64
+}
+
+// errDirectory refuses an archive's directory.
+var errDirectory = fmt.Errorf("its directory has more than %d MiB", maxDirectory>>20)
+
+// ReadAt implements [io.ReaderAt].
+func (l *limitedReader) ReadAt(p []byte, offset int64) (int, error) {
+	if l.left -= int64(len(p)); l.left < 0 {
+		return 0, errDirectory
+	}
+	return l.from.ReadAt(p, offset)
 }
 
 // unpack writes the files of an archive into a directory.
-func (c Options) unpack(kind, part, dir string) error {
+func (c Options) unpack(kind, part, dir string, b *budget) error {
 	f, err := os.Open(part)
 	if err != nil {
 		return err
@@ -102,7 +137,7 @@ func (c Options) unpack(kind, part, dir string) error {
 		return err
 	}
 	defer root.Close()
-	u := &unpacked{root: root, bytes: c.MaxBytes, files: origin.MaxFiles}
+	u := &unpacked{root: root, files: origin.MaxFiles, budget: b}
 	if kind == "zip" {
 		info, err := f.Stat()
 		if err != nil {
@@ -141,7 +176,9 @@ func (c Options) unpack(kind, part, dir string) error {
 
 // unzip writes the files of a zip archive. Their sizes are known before.
 func (c Options) unzip(u *unpacked, f *os.File, size int64) error {
-	archive, err := zip.NewReader(f, size)
+	limit := &limitedReader{f, maxDirectory}
+	archive, err := zip.NewReader(limit, size)
+	limit.left = math.MaxInt64 // The files count otherwise.
 	if err != nil {
 		return fmt.Errorf("the archive cannot be read: %w", err)
 	}
@@ -181,15 +218,17 @@ func (u *unpacked) writeZipped(one *zip.File) error {
 
 // write writes one file of an archive.
 func (u *unpacked) write(name string, size int64, from io.Reader) error {
+	if len(name) > maxName || strings.Count(name, "/") > maxDepth {
+		return fmt.Errorf("the archive has a file with a name of %d bytes and %d folders; at most %d and %d are "+
+			"taken", len(name), strings.Count(name, "/"), maxName, maxDepth)
+	}
 	clean := path.Clean(strings.TrimPrefix(name, "./"))
 	if !filepath.IsLocal(clean) || strings.Contains(name, "\\") {
 		return fmt.Errorf("the archive has a file %q, whose name leads out of it", name)
 	}
-	u.bytes -= size
 	u.files--
-	if size < 0 || u.bytes < 0 || u.files < 0 {
-		return fmt.Errorf("the archive has more files than %d, or more bytes than the cache may have "+
-			"(--models-size)", origin.MaxFiles)
+	if size < 0 || u.files < 0 {
+		return fmt.Errorf("the archive has more files than %d", origin.MaxFiles)
 	}
 	if err := u.root.MkdirAll(path.Dir(clean), 0o755); err != nil {
 		return err
@@ -198,9 +237,23 @@ func (u *unpacked) write(name string, size int64, from io.Reader) error {
 	if err != nil {
 		return fmt.Errorf("the archive's file %q: %w", name, err)
 	}
-	n, err := io.Copy(to, io.LimitReader(from, size))
+	n, err := io.Copy(&counted{to, u.budget}, io.LimitReader(from, size))
 	if err = errors.Join(err, to.Close()); err == nil && n < size {
 		err = fmt.Errorf("the archive's file %q is cut off", name)
 	}
 	return err
+}
+
+// counted is a file whose bytes count in a budget.
+type counted struct {
+	to     io.Writer
+	budget *budget
+}
+
+// Write implements [io.Writer].
+func (c *counted) Write(p []byte) (int, error) {
+	if err := c.budget.unpack(int64(len(p))); err != nil {
+		return 0, err
+	}
+	return c.to.Write(p)
 }

@@ -130,7 +130,7 @@ func (w *Credentials) readRegistry(value []byte) error {
 			}
 			login = string(plain)
 		}
-		w.logins[strings.ToLower(host)] = login
+		w.logins[registryName(host)] = login
 	}
 	return nil
 }

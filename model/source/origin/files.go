@@ -40,7 +40,7 @@ func (c *Client) lookFile(u source.URI) (*Finding, error) {
 		if err != nil {
 			return nil, err
 		}
-		o.Sum = u.Sum
+		o.Sum, o.Original = u.Sum, u.Name() // A link's name counts, and not that of its file.
 		return &Finding{Tag: line, Objects: []*Object{o}}, nil
 	}
 	var objects []*Object

@@ -58,7 +58,10 @@ func (c *Client) listHub(ctx context.Context, u source.URI, with Credentials, en
 	var objects []*Object
 	var lines []string
 	next := endpoint + "/api/models/" + u.Repository + "/tree/" + commit + "/" + escape(strings.TrimSuffix(u.Path, "/")) + "?recursive=true"
-	for next != "" && len(objects) <= MaxFiles {
+	for pages := 0; next != "" && len(objects) <= MaxFiles; pages++ {
+		if pages == maxPages {
+			return nil, errPages
+		}
 		var page []hubFile
 		a, err := c.json(ctx, with, next, &page)
 		if err != nil {

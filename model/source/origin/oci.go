@@ -57,7 +57,11 @@ type registry struct {
 
 // lookArtefact asks a registry for the files of an artefact.
 func (c *Client) lookArtefact(ctx context.Context, u source.URI, with Credentials) (*Finding, error) {
-	g := &registry{client: c, base: "https://" + u.Host, repository: u.Repository, login: with.logins[u.Host]}
+	host := u.Host
+	if registryName(host) == dockerHub {
+		host = dockerHubServer
+	}
+	g := &registry{client: c, base: "https://" + host, repository: u.Repository, login: with.logins[registryName(u.Host)]}
 	if onThisMachine(u.Host) { // As other clients of registries do.
 		g.base = "http://" + u.Host
 	}
@@ -91,6 +95,18 @@ func (c *Client) lookArtefact(ctx context.Context, u source.URI, with Credential
 			"taken", len(found.Objects), MaxFiles)}
 	}
 	return found, nil
+}
+
+// dockerHub is the name of Docker's registry, and dockerHubServer the host that answers.
+const dockerHub, dockerHubServer = "docker.io", "registry-1.docker.io"
+
+// registryName returns the one name of a registry that has several.
+func registryName(host string) string {
+	switch host = strings.ToLower(host); host {
+	case "index.docker.io", dockerHubServer:
+		return dockerHub
+	}
+	return host
 }
 
 // onThisMachine reports whether a registry is one of this machine, which has no certificate.
@@ -231,7 +247,7 @@ func (g *registry) object(l layer) (*Object, error) {
 		return nil, Fatal{fmt.Errorf("a layer has the file %q, whose name leads out of the model", name)}
 	}
 	o := &Object{Name: first(short, "layer-"+sum[:12]), Original: path.Base(name), Size: l.Size, Sum: sum, Packed: packed}
-	o.Open = remote{client: g.client, secret: RegistrySecret, request: func(ctx context.Context) (*http.Request, error) {
+	o.Open = remote{client: g.client, secret: RegistrySecret, renew: g.logIn, request: func(ctx context.Context) (*http.Request, error) {
 		return g.request(ctx, "/blobs/"+l.Digest)
 	}}.opener(o)
 	return o, nil

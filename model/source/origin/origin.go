@@ -52,6 +52,8 @@ type Object struct {
 	Size int64
 	// Tag is its ETag, "" if it has none. Sum is its SHA-256 and MD5 its MD5, "" if they are not known.
 	Tag, Sum, MD5 string
+	// keyed says that the tag is no MD5.
+	keyed bool
 	// Packed says that it is an archive whose content belongs into the bundle.
 	Packed bool
 	// First is an answer with the whole content that has begun already, nil if there is none.

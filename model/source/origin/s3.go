@@ -49,7 +49,9 @@ func (c *Client) lookBucket(ctx context.Context, u source.URI, with Credentials)
 			return nil, err
 		}
 		o.Original = u.Name()
-		o.MD5 = plainMD5(o.Tag)
+		if !o.keyed {
+			o.MD5 = plainMD5(o.Tag)
+		}
 		return &Finding{Tag: o.Tag, Objects: []*Object{o}}, nil
 	}
 	return b.list(ctx, u.Path)
@@ -153,11 +155,15 @@ type listing struct {
 	NextContinuationToken string
 }
 
+// errPages refuses a list without an end.
+var errPages = Fatal{fmt.Errorf("its server lists the folder in more than %d parts", maxPages)}
+
 // list finds all objects below a prefix.
 func (b *bucket) list(ctx context.Context, prefix string) (*Finding, error) {
 	var objects []*Object
 	var lines []string
-	for next := ""; ; {
+	next := ""
+	for range maxPages {
 		query := url.Values{"list-type": {"2"}, "prefix": {prefix}}
 		if next != "" {
 			query.Set("continuation-token", next)
@@ -191,4 +197,5 @@ func (b *bucket) list(ctx context.Context, prefix string) (*Finding, error) {
 			return folder(objects, lines)
 		}
 	}
+	return nil, errPages
 }

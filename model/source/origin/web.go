@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -24,7 +25,11 @@ const (
 	maxAnswer = 8 << 20
 	// dialTimeout bounds connecting, and headerTimeout the wait for an answer's header.
 	dialTimeout, headerTimeout = 15 * time.Second, time.Minute
-	userAgent                  = "faas-infer"
+	// maxAsking bounds the time of an answer that is no model.
+	maxAsking = 2 * time.Minute
+	// maxPages bounds the parts in which a server lists a folder.
+	maxPages  = 1000
+	userAgent = "faas-infer"
 )
 
 // Client asks servers for models.
@@ -80,6 +85,10 @@ type answer struct {
 
 // do sends a request, and follows at most maxRedirects redirects. The credentials are for the first host only.
 func (c *Client) do(r *http.Request) (*answer, error) {
+	if r.Header.Get("Authorization") != "" && r.URL.Scheme == source.HTTP && !c.sources.trusts(r.URL.Hostname()) && !onThisMachine(r.URL.Host) {
+		return nil, Fatal{fmt.Errorf("its credentials would go to %s over http://, where anybody on the way reads them; "+
+			"use https://, or allow the host with the provider's --model-sources %s", r.URL.Host, r.URL.Hostname())}
+	}
 	r.Header.Set("User-Agent", userAgent)
 	out := &answer{}
 	for redirects := 0; ; redirects++ {
@@ -135,6 +144,8 @@ func plainly(err error) error {
 // refusal is the error of an answer that is no content.
 func (a *answer) refusal(what string) error {
 	defer a.Body.Close()
+	late := time.AfterFunc(dialTimeout, func() { _ = a.Body.Close() }) // The text may never come.
+	defer late.Stop()
 	begin, _ := io.ReadAll(io.LimitReader(a.Body, 512))
 	said := strings.Join(strings.Fields(strings.ToValidUTF8(string(begin), "")), " ")
 	host := a.Request.URL.Host
@@ -160,6 +171,8 @@ type remote struct {
 	secret string
 	// linked says that the server's own header has the tag, as the hub's.
 	linked bool
+	// renew gets a new token after an answer that asks for one, nil for none.
+	renew func(ctx context.Context, asked string) error
 }
 
 // look asks for a file. The answer's content is that of the object's first.
@@ -171,7 +184,12 @@ func (m remote) look(ctx context.Context, sum string) (*Object, error) {
 	if a.StatusCode != http.StatusOK {
 		return nil, a.refusal(m.secret)
 	}
+	if sum == "" && endless(a.Response) {
+		_ = a.Body.Close()
+		return nil, errEndless
+	}
 	o := &Object{Size: a.ContentLength, Tag: tagOf(a.Header), Sum: sum, First: a.Body}
+	o.keyed = tagIsKeyed(a.Header)
 	if m.linked && a.linkedTag != "" {
 		o.Tag = a.linkedTag
 		if digest := strings.Trim(a.linkedTag, `"`); isDigest(digest, 64) && sum == "" {
@@ -208,8 +226,17 @@ func (m remote) open(ctx context.Context, o *Object, offset int64) (io.ReadClose
 		tag = ""
 	}
 	a, err := m.ask(ctx, offset, tag)
+	if err == nil && a.StatusCode == http.StatusUnauthorized && m.renew != nil {
+		_ = a.Body.Close()
+		if err = m.renew(ctx, a.Header.Get("WWW-Authenticate")); err == nil {
+			a, err = m.ask(ctx, offset, tag)
+		}
+	}
 	if err != nil {
 		return nil, 0, err
+	}
+	if tagIsKeyed(a.Header) {
+		o.MD5 = ""
 	}
 	now := tagOf(a.Header)
 	if m.linked && a.linkedTag != "" {
@@ -221,9 +248,13 @@ func (m remote) open(ctx context.Context, o *Object, offset int64) (io.ReadClose
 	}
 	switch a.StatusCode {
 	case http.StatusOK:
+		if o.Size < 0 && o.Sum == "" && endless(a.Response) {
+			_ = a.Body.Close()
+			return nil, 0, errEndless
+		}
 		return a.Body, 0, nil
 	case http.StatusPartialContent:
-		if from, ok := begins(a.Header.Get("Content-Range")); ok {
+		if from, rest, ok := begins(a.Header.Get("Content-Range")); ok && (rest || o.Size >= 0 || o.Sum != "") {
 			return a.Body, from, nil
 		}
 		_ = a.Body.Close()
@@ -239,6 +270,12 @@ func (m remote) open(ctx context.Context, o *Object, offset int64) (io.ReadClose
 	return nil, 0, a.refusal(m.secret)
 }
 
+// tagIsKeyed reports whether the ETag is no MD5 because S3 has encrypted the object with a key of KMS.
+func tagIsKeyed(h http.Header) bool {
+	way := h.Get("X-Amz-Server-Side-Encryption")
+	return way != "" && way != "AES256"
+}
+
 // tagOf returns the ETag, or the time of the last change as a weak one, "" for none.
 func tagOf(h http.Header) string {
 	if tag := h.Get("ETag"); tag != "" {
@@ -250,17 +287,37 @@ func tagOf(h http.Header) string {
 	return ""
 }
 
-// begins returns the first byte's offset of a Content-Range.
-func begins(text string) (offset int64, ok bool) {
-	span, is := strings.CutPrefix(text, "bytes ")
-	first, _, cut := strings.Cut(span, "-")
-	offset, err := strconv.ParseInt(first, 10, 64)
-	return offset, is && cut && err == nil && offset >= 0
+// endless reports whether an answer ends with its connection, so that nobody sees whether it broke.
+func endless(r *http.Response) bool {
+	return r.ProtoMajor == 1 && r.ContentLength < 0 && !slices.Contains(r.TransferEncoding, "chunked")
 }
+
+// errEndless refuses such an answer.
+var errEndless = Fatal{errors.New("its server does not say how long the file is, so a part of it would look like " +
+	"the whole; add #sha256= with the file's hash")}
+
+// begins returns the first byte's offset of a Content-Range. rest reports whether it has all from there on.
+func begins(text string) (offset int64, rest, ok bool) {
+	span, is := strings.CutPrefix(text, "bytes ")
+	first, end, cut := strings.Cut(span, "-")
+	offset, err := strconv.ParseInt(first, 10, 64)
+	last, total, _ := strings.Cut(end, "/")
+	n, wrong := strconv.ParseInt(last, 10, 64)
+	size, unknown := strconv.ParseInt(total, 10, 64)
+	return offset, wrong == nil && unknown == nil && n+1 == size, is && cut && err == nil && offset >= 0
+}
+
+// errAsking says that a list or a manifest does not come.
+var errAsking = fmt.Errorf("its server has not answered within %v", maxAsking)
 
 // text reads an answer that is no model, up to maxAnswer.
 func (c *Client) text(r *http.Request, secret string) (*answer, []byte, error) {
-	a, err := c.do(r)
+	ctx, cancel := context.WithTimeoutCause(r.Context(), maxAsking, errAsking)
+	defer cancel()
+	a, err := c.do(r.WithContext(ctx))
+	if err != nil && r.Context().Err() == nil && ctx.Err() != nil {
+		err = errAsking
+	}
 	if err != nil {
 		return nil, nil, err
 	}
