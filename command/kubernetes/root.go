@@ -13,7 +13,7 @@ import (
 
 // replaced are the subcommands of faas-infer that this program replaces or that only work
 // on a single machine.
-var replaced = []string{"provider", "up"}
+var replaced = []string{"import", "provider", "up"}
 
 // NewRootCommand returns the faas-infer-kubernetes command with all its subcommands.
 // It hides those of faas-infer, because the provider runs some of them as child
