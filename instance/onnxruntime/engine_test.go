@@ -249,7 +249,7 @@ func TestLoadWithoutALibrary(t *testing.T) {
 	library.loaded = false
 	library.Unlock()
 	defer func() { library.loaded = true }()
-	if err := Load("/none.so"); !errors.Is(err, ErrNoLibrary) || !strings.Contains(err.Error(), "make onnxruntime") {
+	if err := Load("/none.so"); !errors.Is(err, ErrNoLibrary) || !strings.Contains(err.Error(), "faas-infer setup") {
 		t.Errorf("got %v", err)
 	}
 }
