@@ -10,6 +10,15 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
+// An instance that starts cannot be parked.
+func TestParkWhileStarting(t *testing.T) {
+	b := open(t, options(t.TempDir(), false))
+	begin(t, b, spec("one", "never ready"))
+	if err := b.Park(t.Context(), "one"); err == nil {
+		t.Error("one that starts was parked")
+	}
+}
+
 // A parked instance answers, holds only its memory and gets almost no CPU. The next provider
 // takes it over parked and can give it back its share.
 func TestPark(t *testing.T) {
@@ -22,9 +31,6 @@ func TestPark(t *testing.T) {
 		s := spec("one", "serving")
 		s.Config.CPU, s.Config.Memory = 1000, 1<<29
 		begin(t, first, s)
-		if err := first.Park(t.Context(), "one"); err == nil {
-			t.Error("one that starts was parked")
-		}
 		in := expect(t, first, "one", cluster.Ready)
 		ask(t, in, "/burn")
 		for range 2 { // A parked one stays so.

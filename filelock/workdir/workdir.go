@@ -47,8 +47,15 @@ func Make(parent, prefix string) (*Dir, error) {
 	return d, nil
 }
 
-// Remove removes the directory and what is left in it, and releases the lock.
-func (d *Dir) Remove() error { return errors.Join(os.RemoveAll(d.Path), d.held.Close()) }
+// Remove removes the directory and what is left in it, unless it was renamed, and releases the lock. Another process may
+// already have made one of its own at the path of a renamed one.
+func (d *Dir) Remove() error {
+	stays, err := isAt(d.held, d.Path)
+	if stays {
+		err = os.RemoveAll(d.Path)
+	}
+	return errors.Join(err, d.held.Close())
+}
 
 // Hold holds a directory until the file is closed in this process and in all that inherited it: [RemoveUnheld]
 // leaves it then, and so does a [Store] that has no more need of it. Hold waits so long for a process that makes

@@ -115,3 +115,20 @@ func TestSweep(t *testing.T) {
 	}
 	expect("after the other one has finished", other, young)
 }
+
+// A directory that was renamed is not removed, nor is one that another process has made in its place since.
+func TestRemoveLeavesWhatOthersMake(t *testing.T) {
+	d, err := Make(t.TempDir(), "work-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	finished := d.Path + "-finished"
+	if err := errors.Join(os.Rename(d.Path, finished), os.Mkdir(d.Path, 0o700), d.Remove()); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{finished, d.Path} {
+		if _, err := os.Stat(path); err != nil {
+			t.Error(err)
+		}
+	}
+}
