@@ -104,7 +104,8 @@ type Note struct {
 	// Field is the field's path in the source, Value its value there, shortened.
 	Field string `json:"field"`
 	Value string `json:"value,omitempty"`
-	// Fate is one of the fates. What says what the field became, or why it is lost.
+	// Fate is one of the fates. The text in What tells the field's new form, or the
+	// reason why it is lost.
 	Fate string `json:"fate"`
 	What string `json:"what,omitempty"`
 }

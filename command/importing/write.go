@@ -194,8 +194,8 @@ func checkReplaceable(target string, dir bool) error {
 	return nil
 }
 
-// write writes the bundle of a function into a directory. What the copied files show to be no model makes it
-// refused.
+// write writes the bundle of a function into a directory. It refuses a model whose
+// copied files turn out to be none.
 func (m *Model) write(ctx context.Context, staged string) error {
 	dir := filepath.Join(staged, m.Function)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
