@@ -10,7 +10,7 @@ import (
 )
 
 // This file keeps the histories and the decisions over a restart of the provider, so that pages which are open still
-// show the last hour. Whoever starts the server stores the text: see History.
+// show the last hour. The program that starts the server stores the text: see History.
 
 // savedHistory is what the next run of the provider gets.
 type savedHistory struct {

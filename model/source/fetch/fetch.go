@@ -1,5 +1,5 @@
 // Package fetch brings what a model's URI names to this machine, and keeps it in a cache. All who want the same wait
-// for one download, which goes on where it broke off. What arrives is verified before anybody sees it. The
+// for one download, which goes on where it broke off. Bytes are verified before anybody sees them. The
 // package does
 // not decide who may have a model, nor which revision of a function uses which content.
 //
