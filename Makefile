@@ -211,7 +211,7 @@ release: ## Make the release VERSION=v1.2.3 in dist/: programs, packages, images
 	@scripts/release.sh "$${VERSION-}"
 
 .PHONY: test-arm64
-test-arm64: ## Test the program for arm64 under qemu: its packages, model check, a first function (has not passed yet)
+test-arm64: ## Test the program for arm64 under qemu: its packages, model check, a first function
 	@$(TIMED) "tests for arm64" scripts/test-arm64.sh
 
 .PHONY: images
