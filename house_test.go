@@ -609,7 +609,7 @@ var crowded = map[string]int{
 	"model/shape.call":                 120,
 	"model/zoo.network":                70,
 	"papers/asyfunc/shadow.Model":      60,
-	"papers/gillis/partition.Space":    40,
+	"papers/gillis/partition.Space":    30,
 	"profiler.Profile":                 30,
 	"profiler/correction.Correction":   30,
 	"profiler/operator.Operator":       30,

@@ -48,7 +48,7 @@ func Run(command string, vectors []Vector) (*Outcome, error) {
 	}
 	o := &Outcome{Report: report.New(command, time.Now())}
 	o.vectors(all)
-	o.shown(shown, all)
+	o.shown(shown)
 	o.asPrinted(shown, all)
 	o.driven(fit, driven)
 	o.bounded(bounded)

@@ -14,12 +14,9 @@ type Compared struct {
 	// Truth are the percentiles in s that the models are compared with. They are the
 	// simulated ones; for BATCH's own evaluation, those of the exact model.
 	Truth [3]float64
-	// Exact and Paper are the models' percentiles in s. Published are those of BATCH's
+	// Exact and Published are the models' percentiles in s. Published are those of BATCH's
 	// equations as printed, errors included ([published.Model]).
-	Exact, Paper, Published [3]float64
-	// Distance is the largest difference between the two distributions, as a part
-	// of the requests.
-	Distance float64
+	Exact, Published [3]float64
 	// Shown is set if BATCH's formula is meant to hold.
 	Shown bool
 }
@@ -34,10 +31,6 @@ func compare(v *Vector) (*Compared, error) {
 	if err != nil {
 		return nil, fmt.Errorf("vector %s: the exact model: %w", v.Name, err)
 	}
-	paper, err := b.Paper()
-	if err != nil {
-		return nil, fmt.Errorf("vector %s: the paper's model: %w", v.Name, err)
-	}
 	analysis, err := latency.NewAnalysis(b.Arrivals, v.B)
 	if err != nil {
 		return nil, fmt.Errorf("vector %s: the published model: %w", v.Name, err)
@@ -46,26 +39,11 @@ func compare(v *Vector) (*Compared, error) {
 	if err != nil {
 		return nil, fmt.Errorf("vector %s: the published model: %w", v.Name, err)
 	}
-	c := &Compared{Vector: v, Truth: v.percentiles(), Distance: distance(exact, paper, v.S[0], v.T+v.S[v.B-1]), Shown: v.Separate()}
+	c := &Compared{Vector: v, Truth: v.percentiles(), Shown: v.Separate()}
 	for i, q := range quantiles {
-		c.Exact[i], c.Paper[i] = exact.Quantile(q), paper.Quantile(q)
-		c.Published[i] = printed.Quantile(b.Service, q)
+		c.Exact[i], c.Published[i] = exact.Quantile(q), printed.Quantile(b.Service, q)
 	}
 	return c, nil
-}
-
-// points is the number of intervals at whose ends two distributions are compared.
-const points = 2000
-
-// distance returns the largest difference between two distribution functions in an
-// interval of times, in s.
-func distance(a, b *latency.Distribution, from, to float64) float64 {
-	largest := 0.0
-	for i := range points + 1 {
-		t := from + (to-from)*float64(i)/points
-		largest = max(largest, math.Abs(a.CDF(t)-b.CDF(t)))
-	}
-	return largest
 }
 
 // offBy returns by how many % values differ from the truth.

@@ -99,7 +99,7 @@ func occupy(b *latency.Buffer, busy float64) error {
 	if err != nil {
 		return err
 	}
-	factor := busy / w.Busy(b.Arrivals.Rate(), b.Service, latency.Reality{})
+	factor := busy / w.Busy(b.Arrivals.Rate(), b.Service)
 	for k := range b.Service {
 		b.Service[k] *= factor
 	}

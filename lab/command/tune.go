@@ -123,9 +123,9 @@ type tuned struct {
 	shares  []paper.Share
 	configs []cluster.Config
 	plan    paper.Plan
-	// Latencies with the chosen settings: exact and paper are the two models'
-	// predictions, replayed is a replay of the recorded requests.
-	exact, paper, replayed *latency.Distribution
+	// Latencies with the chosen settings: exact is the prediction, replayed a replay of the
+	// recorded requests.
+	exact, replayed *latency.Distribution
 }
 
 func (o *tuneOptions) run(ctx context.Context, out io.Writer) error {
@@ -190,7 +190,7 @@ func (t *tuned) choose() error {
 	return t.predict()
 }
 
-// predict fills exact, paper and replayed for the best choice.
+// predict fills exact and replayed for the best choice.
 func (t *tuned) predict() (err error) {
 	best := t.plan.Best
 	exec := make([]float64, best.Batch)
@@ -198,10 +198,6 @@ func (t *tuned) predict() (err error) {
 		exec[k] = t.shares[best.Share].Exec[k].Seconds()
 	}
 	if t.exact, err = t.plan.Predict(best); err != nil {
-		return err
-	}
-	b := latency.Buffer{Arrivals: t.fit.Process, Batch: best.Batch, Timeout: best.Timeout.Seconds(), Service: exec}
-	if t.paper, err = b.Paper(); err != nil {
 		return err
 	}
 	record, err := latency.NewTrace(t.gaps())

@@ -92,9 +92,9 @@ func (t *tuned) matrices() (lines []string) {
 
 func (t *tuned) printDistribution(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(w, "\nlatency ms\texact\tBATCH's formula\tthe file replayed\t\n")
+	fmt.Fprint(w, "\nlatency ms\texact\tthe file replayed\t\n")
 	for _, q := range tuneQuantiles {
-		fmt.Fprintf(w, "p%g\t%.4g\t%.4g\t%.4g\t\n", 100*q, 1e3*t.exact.Quantile(q), 1e3*t.paper.Quantile(q), 1e3*t.replayed.Quantile(q))
+		fmt.Fprintf(w, "p%g\t%.4g\t%.4g\t\n", 100*q, 1e3*t.exact.Quantile(q), 1e3*t.replayed.Quantile(q))
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -168,7 +168,6 @@ func (t *tuned) report() *report.Report {
 	t.addChoice(r, "choice", t.plan.Best)
 	for _, q := range tuneQuantiles {
 		r.Add(fmt.Sprintf("cdf.p%g_ms", 100*q), 1e3*t.exact.Quantile(q), "ms", "")
-		r.Add(fmt.Sprintf("paper.p%g_ms", 100*q), 1e3*t.paper.Quantile(q), "ms", "BATCH's formula")
 		r.Add(fmt.Sprintf("replayed.p%g_ms", 100*q), 1e3*t.replayed.Quantile(q), "ms", "the file's requests")
 	}
 	r.Add("replayed.difference_pct", t.deviation(), "%", strings.TrimSpace(fmt.Sprintf("p%g of the file's requests from the prediction. %s", t.options.percentile, t.warning())))
@@ -204,22 +203,17 @@ const curvePoints = 400
 func (t *tuned) figure() plot.Figure {
 	best := t.plan.Best
 	last := max(t.exact.Quantile(0.999), best.Timeout.Seconds()+t.shares[best.Share].Exec[best.Batch-1].Seconds())
-	line := func(name string, colour int, paper bool, cdf func(float64) float64) plot.Series {
-		s := plot.Series{Name: name, Mark: plot.Line, Colour: colour, Paper: paper}
-		for i := range curvePoints + 1 {
-			x := 1.05 * last * float64(i) / curvePoints
-			s.Points = append(s.Points, plot.Point{X: 1e3 * x, Y: cdf(x)})
-		}
-		return s
-	}
+	exact := plot.Series{Name: "exact", Mark: plot.Line}
 	replayed := plot.Series{Name: "the file replayed", Mark: plot.Steps, Colour: 2}
 	for i := range curvePoints + 1 {
 		q := float64(i) / curvePoints
+		x := 1.05 * last * q
+		exact.Points = append(exact.Points, plot.Point{X: 1e3 * x, Y: t.exact.CDF(x)})
 		replayed.Points = append(replayed.Points, plot.Point{X: 1e3 * t.replayed.Quantile(q), Y: q})
 	}
 	p := plot.Panel{
 		Title: t.describe(best), X: plot.Axis{Label: "latency [ms]"}, Y: plot.Axis{Label: "part of the requests", Max: 1.02},
-		Series: []plot.Series{line("exact", 0, false, t.exact.CDF), line("BATCH's formula", 1, true, t.paper.CDF), replayed},
+		Series: []plot.Series{exact, replayed},
 	}
 	if slo := t.options.slo; slo > 0 {
 		p.Series = append(p.Series, plot.Series{Name: "SLO", Mark: plot.Line, Colour: 3, Points: []plot.Point{{X: rig.Milliseconds(slo)}, {X: rig.Milliseconds(slo), Y: 1}}})

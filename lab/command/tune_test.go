@@ -48,7 +48,7 @@ func TestTune(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"19366 requests", "fitted", "choice", "BATCH's formula", "p99.9", "RUNNERS-UP", "resource·s"} {
+	for _, want := range []string{"19366 requests", "fitted", "choice", "the file replayed", "p99.9", "RUNNERS-UP", "resource·s"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}

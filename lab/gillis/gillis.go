@@ -56,12 +56,11 @@ type evaluation struct {
 	report *report.Report
 	models map[string]*cut.Model
 	codec  partition.Codec
-	seed   uint64
 }
 
 // Run repeats the figures. progress is told how many of all steps are done.
-func Run(ctx context.Context, command string, seed uint64, progress func(done, total int)) (*report.Report, error) {
-	e := &evaluation{ctx: ctx, report: report.New(command, time.Now()), models: make(map[string]*cut.Model), seed: seed}
+func Run(ctx context.Context, command string, progress func(done, total int)) (*report.Report, error) {
+	e := &evaluation{ctx: ctx, report: report.New(command, time.Now()), models: make(map[string]*cut.Model)}
 	if err := e.measureCodec(); err != nil {
 		return nil, err
 	}
@@ -78,7 +77,6 @@ func Run(ctx context.Context, command string, seed uint64, progress func(done, t
 	for _, name := range clustered {
 		steps = append(steps, func() error { return e.leastSLO(name) })
 	}
-	steps = append(steps, e.exhaustive)
 	for i, step := range steps {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -136,7 +134,6 @@ func ours() system   { return system{"ours", graph.Ours(), partition.WhereItHelp
 type planned struct {
 	*partition.Space
 	platform *partition.Platform
-	graph    *graph.Graph
 	// whole is the time of the model on one function in ms, weights its size in bytes.
 	whole   float64
 	weights int64
@@ -161,7 +158,7 @@ func (e *evaluation) plan(s system, platform, name string) (*planned, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &planned{platform: p, graph: g}
+	out := &planned{platform: p}
 	for i := range g.Layers() {
 		layer := g.Options(i, i+1)[0].Parts[0]
 		out.whole += layer.Compute
@@ -240,6 +237,5 @@ func (e *evaluation) cost(name string, ms, times float64) error {
 	took := float64((listed + time.Since(began)).Microseconds()) / 1000
 	e.report.Add(fmt.Sprintf("cost_ms.%s.%s.exact", name, label), plan.Cost, "ms", fmt.Sprintf("%.0f of %.0f ms, %d functions", plan.Time.Mean, ms, plan.Functions()))
 	e.report.Add(fmt.Sprintf("plan_ms.%s.%s.cost", name, label), took, "ms", "all options of the published system, and the search")
-	e.learn(p, slo, name, label)
 	return nil
 }

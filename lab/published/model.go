@@ -13,7 +13,7 @@ import (
 )
 
 // Model is BATCH's model of a buffer as its authors calculate it (§IV, Eq. 4 to 16), errors
-// included. [latency.Buffer.Paper] has the same equations with the errors corrected. Where the paper is
+// included. Where the paper is
 // silent or contradicts itself, it follows the authors' release (solver.py of
 // github.com/rickypinci/BATCH):
 //

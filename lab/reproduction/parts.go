@@ -75,7 +75,7 @@ func latencies() part {
 func cuts() part {
 	const command = "simulate gillis"
 	return part{"gillis", "faas-infer-lab " + command, func(ctx context.Context, progress func(done, total int)) (*figure.Outcome, error) {
-		r, err := gillis.Run(ctx, command, 1, progress)
+		r, err := gillis.Run(ctx, command, progress)
 		if err != nil {
 			return nil, err
 		}

@@ -24,7 +24,7 @@ func items(demand int, model string, limit, factor float64) []packing.Item {
 		if c.GPU > 0 {
 			need.GPUMemory = 700 << 20
 		}
-		if ms := c.Time.Milliseconds; ms*factor <= limit {
+		if ms := c.Milliseconds; ms*factor <= limit {
 			all = append(all, packing.Item{Demands: []int{demand}, Rate: float64(c.Batch) / ms * 1000, Need: need, Cost: 0.1 * weight(need)})
 		}
 	}

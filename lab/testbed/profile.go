@@ -63,7 +63,7 @@ func FromTestbed(t *ReferenceTestbed, model string, memory Memory) (*Testbed, er
 			p.shares = append(p.shares, s)
 		}
 		s.batches = append(s.batches, c.Batch)
-		s.times = append(s.times, c.Time.Milliseconds*float64(time.Millisecond))
+		s.times = append(s.times, c.Milliseconds*float64(time.Millisecond))
 	}
 	for i, s := range p.shares {
 		s.times = s.fill(monotone(s.times), p.shares[:i])

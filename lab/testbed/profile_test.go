@@ -70,11 +70,11 @@ func TestTestbedConfigs(t *testing.T) {
 	r := INFlessTestbed()
 	for _, model := range r.Models() {
 		p := testbed(t, model)
-		configs := p.Configs()
-		if len(configs) != len(r.Configs(model)) {
-			t.Errorf("%s: %d configs", model, len(configs))
+		configs, measured := p.Configs(), r.Configs(model) // Both by GPU, CPU and batch.
+		if len(configs) != len(measured) {
+			t.Fatalf("%s: %d configs", model, len(configs))
 		}
-		for _, c := range configs {
+		for i, c := range configs {
 			if c.Memory != 1<<30 || (c.GPUMemory != 0) != (c.GPU > 0) {
 				t.Errorf("%s: %+v", model, c)
 			}
@@ -88,9 +88,9 @@ func TestTestbedConfigs(t *testing.T) {
 			}
 			// Smoothing moves no time by more than the noise that it removes: some
 			// were published in whole milliseconds.
-			want, _ := r.Latency(model, c.Batch, c.CPU, c.GPU)
-			if got := millis(p, c.CPU, c.GPU, c.Batch); math.Abs(got-want.Milliseconds) > max(0.5, 0.1*want.Milliseconds) {
-				t.Errorf("%s on %v: %v ms, published %v", model, c, got, want.Milliseconds)
+			want := measured[i].Milliseconds
+			if got := millis(p, c.CPU, c.GPU, c.Batch); math.Abs(got-want) > max(0.5, 0.1*want) {
+				t.Errorf("%s on %v: %v ms, published %v", model, c, got, want)
 			}
 		}
 		if s := p.Spread(); s < 0.01 || s > 0.13 {

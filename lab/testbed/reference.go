@@ -10,29 +10,15 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"time"
 )
-
-// TestbedTime is the time to serve a batch on INFless' testbed, with some queueing. It is
-// not a time.Duration, to keep it apart from times of this machine.
-type TestbedTime struct {
-	// Milliseconds is the time in ms.
-	Milliseconds float64
-	// Interpolated is set if the time was not measured but interpolated between measured
-	// configs.
-	Interpolated bool
-}
-
-// ForSimulation converts the time for a simulation of INFless' testbed.
-func (t TestbedTime) ForSimulation() time.Duration {
-	return time.Duration(t.Milliseconds * float64(time.Millisecond))
-}
 
 // TestbedConfig is a measured config of the testbed: ⟨b, c, g⟩ with c in millicores, 1000
 // per CPU thread, and g in % of the GPU's SMs, 0 without GPU.
 type TestbedConfig struct {
 	Batch, Millicores, GPU int
-	Time                   TestbedTime
+	// Milliseconds is the time to serve a batch, with some queueing. It is no time.Duration, to keep
+	// it apart from times of this machine.
+	Milliseconds float64
 }
 
 // ReferenceTestbed has the profiles of a testbed's models.
@@ -132,7 +118,7 @@ func (t *ReferenceTestbed) Configs(model string) []TestbedConfig {
 	var all []TestbedConfig
 	for s, row := range t.models[model] {
 		for _, at := range row {
-			all = append(all, TestbedConfig{at.batch, s.millicores, s.gpu, TestbedTime{Milliseconds: at.ms}})
+			all = append(all, TestbedConfig{at.batch, s.millicores, s.gpu, at.ms})
 		}
 	}
 	slices.SortFunc(all, func(a, b TestbedConfig) int {

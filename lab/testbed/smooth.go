@@ -85,7 +85,7 @@ func spread(configs []TestbedConfig) float64 {
 		if groups[key] == nil {
 			order = append(order, key)
 		}
-		groups[key] = append(groups[key], [2]float64{math.Log(float64(c.GPU)), math.Log(c.Time.Milliseconds)})
+		groups[key] = append(groups[key], [2]float64{math.Log(float64(c.GPU)), math.Log(c.Milliseconds)})
 	}
 	squares, freedom := 0.0, 0
 	for _, key := range order {

@@ -110,7 +110,7 @@ func (s *search) with(b int, timeout time.Duration) error {
 		if s.below() && c.Cost >= s.Below {
 			continue
 		}
-		c.Busy = w.Busy(s.Load(), s.exec[i], latency.Reality{})
+		c.Busy = w.Busy(s.Load(), s.exec[i])
 		s.try(c, w)
 	}
 	if s.below() && w != nil {

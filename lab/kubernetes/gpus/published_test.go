@@ -47,7 +47,7 @@ func rows(model string, onGPU bool) map[[2]int]float64 {
 		if (c.GPU > 0) != onGPU {
 			continue
 		}
-		key, us := [2]int{c.GPU, c.Batch}, c.Time.Milliseconds*1000
+		key, us := [2]int{c.GPU, c.Batch}, c.Milliseconds*1000
 		if !onGPU {
 			key[0] = c.Millicores / 1000
 		}

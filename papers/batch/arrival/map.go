@@ -157,15 +157,3 @@ func (m MAP) connected() (from, to int, ok bool) {
 	}
 	return 0, 0, true
 }
-
-// Thin returns the process that keeps each request independently with the given
-// probability. One of several instances sees it if requests are divided among them at
-// random.
-func (m MAP) Thin(probability float64) MAP {
-	n := m.Order()
-	taken, left := mat.NewDense(n, n, nil), mat.NewDense(n, n, nil)
-	taken.Scale(probability, m.D1)
-	left.Scale(1-probability, m.D1)
-	left.Add(left, m.D0)
-	return MAP{D0: left, D1: taken}
-}

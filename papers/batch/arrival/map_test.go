@@ -37,12 +37,6 @@ func TestSection4MMPP2(t *testing.T) {
 	close(t, "negative lag", m.Autocorrelation(-1), 0, 0)
 	ratio := m.Autocorrelation(2) / m.Autocorrelation(1)
 	close(t, "autocorrelations fall off evenly", m.Autocorrelation(7)/m.Autocorrelation(6), ratio, 1e-9)
-	thin := m.Thin(0.25)
-	if err := thin.Validate(); err != nil {
-		t.Error(err)
-	}
-	close(t, "a quarter", thin.Rate(), 20, 1e-12)
-	close(t, "a quarter's dispersion", thin.Dispersion(), 1+60*0.25, 1e-9)
 }
 
 func TestErlangOfTwo(t *testing.T) {

@@ -1,7 +1,7 @@
 // Package latency calculates the distribution of latencies behind BATCH's dispatching
-// buffer (BATCH, SC 2020, §III-B and §IV), exactly and as the paper approximates it,
-// for any Markovian arrival process. It covers execution times with spread, a bounded
-// number of instances and cold starts. It is pure: the same buffer gives the same
+// buffer (BATCH, SC 2020, §III-B and §IV), exactly,
+// for any Markovian arrival process. It covers execution times with spread and a bounded
+// number of instances. It is pure: the same buffer gives the same
 // figures every time. It does not choose a batch size or timeout; package batch does.
 // Begin with [Buffer].
 package latency

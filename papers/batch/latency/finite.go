@@ -11,18 +11,13 @@ import (
 // execution times vary by r.Spread. m must be the arrivals of w, and service has a time
 // for each batch size. For batches that find a free instance the waits are exact; for
 // the others they lie on the pool's grid. If w is from a [Trace], Among returns the
-// latencies of the recorded requests and ignores m and r.PerInstance. It fails if
-// [Pool.Solve] does.
+// latencies of the recorded requests and ignores m. It fails if [Pool.Solve] does.
 func (w *Waits) Among(m arrival.MAP, service []float64, r Reality) (*Distribution, error) {
 	if w.trace != nil {
 		return w.trace.among(w, service, r), nil
 	}
-	instances := r.Instances
-	if r.PerInstance {
-		instances = 1
-	}
 	q, err := Pool{
-		Arrivals: m, Batch: len(w.batches), Timeout: w.timeout, Formed: w.formed(), Service: service, Spread: r.Spread, Instances: instances, Horizon: r.Horizon,
+		Arrivals: m, Batch: len(w.batches), Timeout: w.timeout, Formed: w.formed(), Service: service, Spread: r.Spread, Instances: r.Instances, Horizon: r.Horizon,
 	}.Solve()
 	if err != nil {
 		return nil, fmt.Errorf("latency: %w", err)

@@ -25,7 +25,7 @@ func busyBy(t *testing.T, b Buffer, instances int, busy float64) Buffer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	factor := busy * float64(instances) / w.Busy(b.Arrivals.Rate(), b.Service, Reality{})
+	factor := busy * float64(instances) / w.Busy(b.Arrivals.Rate(), b.Service)
 	times := make([]float64, len(b.Service))
 	for k, s := range b.Service {
 		times[k] = s * factor
@@ -55,25 +55,19 @@ func TestAmongAgreesWithPlay(t *testing.T) {
 		{"bursty", Buffer{bursty, 8, 0.05, line(8, 1, 0.1)}, Reality{Instances: 3}, 0.6, 0.05},
 		{"bursty, one", Buffer{bursty, 8, 0.05, line(8, 1, 0.1)}, Reality{Instances: 1}, 0.5, 0.05},
 		{"bursty, ten", Buffer{bursty, 4, 0.02, line(4, 1, 0.1)}, Reality{Instances: 10, Spread: 0.1}, 0.7, 0.05},
-		{"each its own", Buffer{poisson, 4, 0.1, line(4, 1, 0.2)}, Reality{Instances: 4, PerInstance: true, Spread: 0.1}, 0.6, 0.03},
 	} {
 		b := busyBy(t, c.b, c.r.Instances, c.busy)
-		if c.r.PerInstance {
-			own := c.b
-			own.Arrivals = own.Arrivals.Thin(0.25)
-			b.Service = busyBy(t, own, 1, c.busy).Service
-		}
 		began := time.Now()
 		d, err := b.With(c.r)
 		if err != nil {
 			t.Fatal(c.name, err)
 		}
 		took := time.Since(began)
-		own, w, err := b.bounded(c.r)
+		w, err := b.bounded(c.r)
 		if err != nil {
 			t.Fatal(err)
 		}
-		played := own.queue(w, c.r, min(2_000_000, own.requests(c.busy)))
+		played := b.queue(w, c.r, min(2_000_000, b.requests(c.busy)))
 		off := [3]float64{}
 		for i, q := range []float64{0.5, 0.95, 0.99} {
 			off[i] = 100 * (d.Quantile(q)/played.Quantile(q) - 1)

@@ -47,7 +47,7 @@ func TestNothingToWaitFor(t *testing.T) {
 		{arrival.Poisson(10), 1, 0.05, []float64{0.012}},
 		{arrival.MMPP2(1, 100, 1, 1), 8, 0, []float64{0.012, 1, 1, 1, 1, 1, 1, 1}},
 	} {
-		for name, of := range map[string]func() (*Distribution, error){"exact": b.Exact, "paper": b.Paper, "with": func() (*Distribution, error) { return b.With(Reality{}) }} {
+		for name, of := range map[string]func() (*Distribution, error){"exact": b.Exact, "with": func() (*Distribution, error) { return b.With(Reality{}) }} {
 			d, err := of()
 			if err != nil {
 				t.Fatal(err)
@@ -125,8 +125,8 @@ func TestDistributionsHangTogether(t *testing.T) {
 	r := rand.New(rand.NewPCG(41, 42))
 	for i := range 6 {
 		b := randomBuffer(r, 1+i%3)
-		for name, of := range map[string]func() (*Distribution, error){"exact": b.Exact, "paper": b.Paper, "spread": func() (*Distribution, error) {
-			return b.With(Reality{Spread: 0.3, ColdProbability: 0.1, ColdTime: b.Timeout})
+		for name, of := range map[string]func() (*Distribution, error){"exact": b.Exact, "spread": func() (*Distribution, error) {
+			return b.With(Reality{Spread: 0.3})
 		}} {
 			d, err := of()
 			if err != nil {
@@ -168,7 +168,7 @@ func TestBuffersRefuse(t *testing.T) {
 	} {
 		b := fine
 		change(&b)
-		for _, of := range []func() (*Distribution, error){b.Exact, b.Paper, func() (*Distribution, error) { return b.With(Reality{}) }} {
+		for _, of := range []func() (*Distribution, error){b.Exact, func() (*Distribution, error) { return b.With(Reality{}) }} {
 			if _, err := of(); err == nil || !strings.Contains(err.Error(), says) {
 				t.Errorf("%v, want %q", err, says)
 			}
@@ -177,9 +177,6 @@ func TestBuffersRefuse(t *testing.T) {
 	for says, r := range map[string]Reality{
 		"spread":       {Spread: -1},
 		"-1 instances": {Instances: -1},
-		"0 instances":  {PerInstance: true},
-		"probability":  {ColdProbability: 2},
-		"cold start":   {ColdTime: math.NaN()},
 		"too few":      {Instances: 10},
 	} {
 		if _, err := fine.With(r); err == nil || !strings.Contains(err.Error(), says) {

@@ -29,9 +29,6 @@ func (b Buffer) queue(w *Waits, r Reality, requests int) *Distribution {
 	latencies := make([][]float64, b.Batch)
 	every := max(1, requests/minPlayed) // One batch of this many is kept.
 	free := make(instances, r.Instances)
-	if r.PerInstance {
-		free = free[:1] // The others behave alike.
-	}
 	next := arrivals.Seconds()
 	var batch []float64
 	for done := 0; done < requests; done += len(batch) {
@@ -59,14 +56,10 @@ func (b Buffer) queue(w *Waits, r Reality, requests int) *Distribution {
 
 // draw draws the execution time of one batch.
 func (r Reality) draw(mean float64, random *rand.Rand) float64 {
-	takes := mean
-	if r.Spread > 0 {
-		takes *= math.Exp(r.Spread * (random.NormFloat64() - r.Spread/2))
+	if r.Spread == 0 {
+		return mean
 	}
-	if r.ColdProbability > 0 && random.Float64() < r.ColdProbability {
-		takes += r.ColdTime
-	}
-	return takes
+	return mean * math.Exp(r.Spread*(random.NormFloat64()-r.Spread/2))
 }
 
 // weigh combines the latencies of each batch size, weighted by the part of all requests

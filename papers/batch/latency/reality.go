@@ -14,13 +14,6 @@ type Reality struct {
 	// Instances is how many batches can execute at a time; 0 means no bound. Batches
 	// that find no free instance wait in the order in which they left the buffer.
 	Instances int
-	// PerInstance is INFless' way (§3.2): each instance has its own buffer and queue,
-	// and a request goes to one of them at random. Otherwise all instances share one
-	// buffer and one queue.
-	PerInstance bool
-	// ColdProbability is the part of the batches that wait ColdTime seconds for an
-	// instance to start. The instance is busy meanwhile.
-	ColdProbability, ColdTime float64
 	// Horizon in s says that the caller asks for no later time. Longer waits for an
 	// instance are then not distinguished, which is faster. 0 means no horizon.
 	Horizon float64
@@ -30,14 +23,10 @@ func (r Reality) validate() error {
 	switch {
 	case !(r.Spread >= 0 && r.Spread <= maxPlayedSpread):
 		return fmt.Errorf("latency: a spread of %v: give the standard deviation of the logarithm of times, 0 to %v", r.Spread, maxPlayedSpread)
-	case r.Instances < 0 || r.PerInstance && r.Instances == 0:
-		return fmt.Errorf("latency: %d instances: give 1 or more, or 0 for no bound if they share a queue", r.Instances)
-	case !(r.ColdProbability >= 0 && r.ColdProbability <= 1):
-		return fmt.Errorf("latency: a probability of a cold start of %v: give 0 to 1", r.ColdProbability)
+	case r.Instances < 0:
+		return fmt.Errorf("latency: %d instances: give 1 or more, or 0 for no bound", r.Instances)
 	case !(r.Horizon >= 0) || math.IsInf(r.Horizon, 0):
 		return fmt.Errorf("latency: a horizon of %v s: give 0 or more", r.Horizon)
-	case !(r.ColdTime >= 0) || math.IsInf(r.ColdTime, 0):
-		return fmt.Errorf("latency: a cold start of %v s: give 0 or more", r.ColdTime)
 	}
 	return nil
 }
@@ -48,20 +37,18 @@ const maxPlayedSpread = 2.5
 // With returns the distribution of latencies in reality. Without a bound on instances it
 // is exact up to a numerical error of 0.1 %; each batch's execution time is drawn again.
 // With a bound, it calculates how long batches wait for an instance (see [Pool]), in
-// some milliseconds. A Pool does not cover cold starts, spreads above [MaxSpread] and
-// arrivals of more than [MaxOrder] phases. With does these as [Buffer.Play] does.
+// some milliseconds.
 //
-// It fails if a field is not valid. It also fails if the instances are too few for the
-// load, and then says how many it takes.
+// It fails if a field is not valid, or if a bound is given and the spread is above [MaxSpread]
+// or the arrivals have more than [MaxOrder] phases. It also fails if the instances are too few
+// for the load, and then says how many it takes.
 func (b Buffer) With(r Reality) (*Distribution, error) {
-	b, w, err := b.bounded(r)
-	switch {
-	case err != nil:
+	w, err := b.bounded(r)
+	if err != nil {
 		return nil, err
-	case r.Instances == 0:
+	}
+	if r.Instances == 0 {
 		return w.Spread(b.Service, r), nil
-	case r.played(b.Arrivals.Order()):
-		return b.queue(w, r, b.requests(b.busy(w, r))), nil
 	}
 	return w.Among(b.Arrivals, b.Service, r)
 }
@@ -76,7 +63,7 @@ func (b Buffer) With(r Reality) (*Distribution, error) {
 // to 90 % of the time. With indices of dispersion of 61 and 268, they were off by 1.7 %
 // at 50 %, 2.1 % at 80 % and 9 % at 90 %, where no run is long enough.
 func (b Buffer) Play(r Reality) (*Distribution, error) {
-	b, w, err := b.bounded(r)
+	w, err := b.bounded(r)
 	if err != nil {
 		return nil, err
 	}
@@ -86,49 +73,37 @@ func (b Buffer) Play(r Reality) (*Distribution, error) {
 	return b.queue(w, r, b.requests(b.busy(w, r))), nil
 }
 
-// played reports whether a Pool does not cover r, so requests must be played.
-func (r Reality) played(order int) bool {
-	return r.ColdProbability > 0 || r.Spread > MaxSpread || order > MaxOrder
-}
-
-// bounded returns the buffer of one instance's requests, or of all if they share one,
-// and the waits in it. It fails if a field is not valid or the instances are too few.
-func (b Buffer) bounded(r Reality) (Buffer, *Waits, error) {
+// bounded returns the waits in the buffer. It fails if a field is not valid or the instances
+// are too few.
+func (b Buffer) bounded(r Reality) (*Waits, error) {
 	if err := b.validate(); err != nil {
-		return b, nil, err
+		return nil, err
 	}
 	if err := r.validate(); err != nil {
-		return b, nil, err
-	}
-	if r.PerInstance {
-		b.Arrivals = b.Arrivals.Thin(1 / float64(r.Instances))
+		return nil, err
 	}
 	w, err := b.waits()
 	if err != nil || r.Instances == 0 {
-		return b, w, err
+		return w, err
 	}
 	if busy := b.busy(w, r); busy >= 1 {
-		return b, nil, fmt.Errorf("latency: %d instances are too few: batches keep %.3g of them busy, so the queue grows without end: give more than that", r.Instances, busy*float64(r.Instances))
+		return nil, fmt.Errorf("latency: %d instances are too few: batches keep %.3g of them busy, so the queue grows without end: give more than that", r.Instances, busy*float64(r.Instances))
 	}
-	return b, w, nil
+	return w, nil
 }
 
 // busy is the part of the time that the instances are busy; 1 or more means that they
 // are too few.
 func (b Buffer) busy(w *Waits, r Reality) float64 {
-	need, have := w.Busy(b.Arrivals.Rate(), b.Service, r), float64(r.Instances)
-	if r.PerInstance {
-		return need // The arrivals are those of one instance.
-	}
-	return need / have
+	return w.Busy(b.Arrivals.Rate(), b.Service) / float64(r.Instances)
 }
 
 // Busy is how many instances are busy on average with rate requests per second. A batch
-// of k executes in service[k-1] seconds, plus r's cold starts.
-func (w *Waits) Busy(rate float64, service []float64, r Reality) float64 {
+// of k executes in service[k-1] seconds.
+func (w *Waits) Busy(rate float64, service []float64) float64 {
 	work := 0.0 // of a batch
 	for k, p := range w.batches {
-		work += p * (service[k] + r.ColdProbability*r.ColdTime)
+		work += p * service[k]
 	}
 	return work * rate / w.mean
 }
@@ -142,20 +117,16 @@ func (w *Waits) Spread(service []float64, r Reality) *Distribution {
 			continue
 		}
 		by := &w.by[k]
-		for _, start := range []struct{ probability, time float64 }{{1 - r.ColdProbability, 0}, {r.ColdProbability, r.ColdTime}} {
-			d.serve(served{by: &by.rest, one: by.one, at: by.at, weight: start.probability / w.mean, later: start.time, takes: lognormal{service[k], r.Spread}})
-		}
+		d.serve(served{by: &by.rest, one: by.one, at: by.at, weight: 1 / w.mean, takes: lognormal{service[k], r.Spread}})
 	}
 	return d.ready()
 }
 
 // served describes the requests of one batch size, times weight. The part one waits
-// exactly at, the others wait as in by. Execution takes takes and begins later after
-// that.
+// exactly at, the others wait as in by. Execution takes takes after that.
 type served struct {
 	by              *curve
 	one, at, weight float64
-	later           float64
 	takes           lognormal
 }
 
@@ -163,18 +134,18 @@ type served struct {
 func (d *Distribution) serve(s served) {
 	times := s.takes
 	if times.sigma == 0 || times.average == 0 {
-		d.add(times.average+s.later, s.weight, s.by)
-		d.addAtom(times.average+s.later+s.at, s.one*s.weight)
+		d.add(times.average, s.weight, s.by)
+		d.addAtom(times.average+s.at, s.one*s.weight)
 		return
 	}
-	d.addSmooth(smooth{s.at + s.later, s.one * s.weight, times})
+	d.addSmooth(smooth{s.at, s.one * s.weight, times})
 	if s.by.total > 0 && times.sigma*times.average > s.by.timeout/4 {
 		s.by.each(func(wait, part float64) {
-			d.addSmooth(smooth{wait + s.later, part * s.weight, times})
+			d.addSmooth(smooth{wait, part * s.weight, times})
 		})
 		return
 	}
-	times.each(func(time, part float64) { d.add(time+s.later, part*s.weight, s.by) })
+	times.each(func(time, part float64) { d.add(time, part*s.weight, s.by) })
 }
 
 // lognormal is the lognormal distribution of times with mean average; sigma is the

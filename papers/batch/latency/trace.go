@@ -115,7 +115,7 @@ func counted(counts []float64, timeout, batches float64) curve {
 
 // Replay returns the distribution of the recorded requests' latencies in a buffer, if a
 // batch of k executes for service[k-1] s on average. Random draws are the same each
-// time. There is one buffer; r.PerInstance is ignored. It fails if a field is not valid.
+// time. There is one buffer. It fails if a field is not valid.
 func (t *Trace) Replay(batch int, timeout float64, service []float64, r Reality) (*Distribution, error) {
 	if err := checkService(batch, service); err != nil {
 		return nil, err

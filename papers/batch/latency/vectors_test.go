@@ -75,20 +75,3 @@ func TestExactOnVectors(t *testing.T) {
 		}
 	}
 }
-
-// §VI-C reports less than 9 % between the paper's model and the measurement, for
-// service times that differ by more than the timeout. Elsewhere the model is less
-// accurate.
-func TestSection6PaperOnVectors(t *testing.T) {
-	for _, v := range vectors(t) {
-		d, err := v.buffer(t).Paper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		worst := v.worst(d)
-		t.Logf("%s: percentiles are off by %.2f %%", v.Name, worst)
-		if v.B > 1 && v.S[1]-v.S[0] > v.T && worst > 9 {
-			t.Errorf("%s: off by %.2f %%", v.Name, worst)
-		}
-	}
-}

@@ -247,7 +247,7 @@ func recursion(s *Space, memory int64) float64 {
 	maxima := map[int64]bool{}
 	for first := range s.layers {
 		for end := first + 1; end <= s.layers; end++ {
-			for _, r := range s.Rounds(first, end) {
+			for _, r := range s.roundsOf(first, end) {
 				maxima[r.Activations] = true
 			}
 		}
@@ -259,7 +259,7 @@ func recursion(s *Space, memory int64) float64 {
 		}
 		optimal := func(first, end int, b int64) float64 { // Algorithm 1
 			ms := math.Inf(1)
-			for _, r := range s.Rounds(first, end) {
+			for _, r := range s.roundsOf(first, end) {
 				if r.Activations <= activations && r.Weights <= b*mib {
 					ms = min(ms, r.Time.Mean)
 				}
@@ -339,10 +339,10 @@ func exact(t *testing.T, seed uint64) {
 		return
 	}
 	const atMost = 1000000
-	if s.Count() > atMost/10 {
+	if s.count() > atMost/10 {
 		return
 	}
-	want, none := s.Exhaustive(SLO{math.Inf(1), percentile}, atMost)
+	want, none := s.exhaustive(SLO{math.Inf(1), percentile}, atMost)
 	fastest, err := s.Fastest(percentile)
 	if (none == nil) != (err == nil) {
 		t.Fatalf("seed %d: %v, exhaustively %v", seed, err, none)
@@ -356,14 +356,14 @@ func exact(t *testing.T, seed uint64) {
 			t.Errorf("seed %d, SLO %v: %.6f ms at %.6f by %s\nexhaustively %.6f ms at %.6f by %s", seed, slo,
 				got.Time.At(percentile), got.Cost, shape(got), want.Time.At(percentile), want.Cost, shape(want))
 		}
-		if !s.Fits(got) {
+		if !s.fits(got) {
 			t.Errorf("seed %d, SLO %v: %s does not fit", seed, slo, shape(got))
 		}
 	}
 	compare(SLO{math.Inf(1), percentile}, &fastest, &want)
 	for _, factor := range []float64{1, 1.02, 1.1, 1.3, 2, 10} {
 		slo := SLO{fastest.Time.At(percentile) * factor, percentile}
-		want, err := s.Exhaustive(slo, atMost)
+		want, err := s.exhaustive(slo, atMost)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -389,10 +389,10 @@ func TestExactEqualsExhaustive(t *testing.T) {
 func TestExactEqualsExhaustiveOnVGG11SectionVC(t *testing.T) {
 	p := platformNamed("lambda")
 	all := vgg(11, p, bfShapes)
-	for _, s := range []*Space{mustSpace(t, all, p, Limits{}), mustSpace(t, Fuse(all, 6), p, Limits{})} {
+	for _, s := range []*Space{mustSpace(t, all, p, Limits{}), mustSpace(t, fuse(all, 6), p, Limits{})} {
 		checkVGG11(t, s)
 	}
-	if n := Fuse(all, 6).Layers(); n != all.Layers()-5 {
+	if n := fuse(all, 6).Layers(); n != all.Layers()-5 {
 		t.Errorf("%d layers after six of %d are fused", n, all.Layers())
 	}
 }
@@ -404,7 +404,7 @@ func checkVGG11(t *testing.T, s *Space) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want, err := s.Exhaustive(slo, 1e8)
+		want, err := s.exhaustive(slo, 1e8)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -520,7 +520,7 @@ func TestBothPlacementsAlgorithm1(t *testing.T) {
 	m := &table{2, map[[2]int][]Option{{0, 1}: {half}, {1, 2}: {half}}}
 	for memory, want := range map[float64]int{3: 2, 4: 1} {
 		s := mustSpace(t, m, quiet(memory, 1), Limits{Placement: WheneverItFits})
-		if n := len(s.Rounds(0, 1)); n != want {
+		if n := len(s.roundsOf(0, 1)); n != want {
 			t.Errorf("%g MiB: %d placements, want %d", memory, n, want)
 		}
 	}
@@ -602,7 +602,7 @@ func TestBadModels(t *testing.T) {
 		}
 	}
 	s := mustSpace(t, vgg(11, platformNamed("lambda"), bfShapes), platformNamed("lambda"), Limits{})
-	if _, err := s.Exhaustive(SLO{Ms: 500}, 1000); err == nil {
+	if _, err := s.exhaustive(SLO{Ms: 500}, 1000); err == nil {
 		t.Error("all plans of VGG-11 are tried in 1000 rounds")
 	}
 }

@@ -23,8 +23,6 @@ type Space struct {
 	// tail is the longest tail of all rounds. All of them get it: the latency of a plan by
 	// a percentile then depends on mean and variance only, which add up.
 	tail float64
-	// whole is the time of all layers on one function.
-	whole float64
 }
 
 // NewSpace times all options of all groups of the model on the platform. It leaves out
@@ -41,10 +39,6 @@ func NewSpace(m Model, p *Platform, limits Limits) (*Space, error) {
 	s := &Space{platform: p, limits: limits, layers: m.Layers()}
 	t := newTimer(p)
 	need := newBottleneck(s.layers)
-	whole := make([]float64, s.layers+1)
-	for i := range s.layers {
-		whole[i+1] = math.Inf(1)
-	}
 	for first := range s.layers {
 		ends := make([][]Round, s.layers-first)
 		for end := first + 1; end <= s.layers; end++ {
@@ -52,9 +46,6 @@ func NewSpace(m Model, p *Platform, limits Limits) (*Space, error) {
 			for i := range options {
 				if err := check(&options[i], first, end); err != nil {
 					return nil, err
-				}
-				if parts := options[i].Parts; len(parts) == 1 {
-					whole[end] = min(whole[end], whole[first]+parts[0].Compute)
 				}
 				if p.MaxParts > 0 && len(options[i].Parts) > p.MaxParts {
 					continue
@@ -68,7 +59,6 @@ func NewSpace(m Model, p *Platform, limits Limits) (*Space, error) {
 	if err := need.within(p.Memory()); err != nil {
 		return nil, err
 	}
-	s.whole = whole[s.layers]
 	s.bound()
 	if limits.Placement == WheneverItFits && s.roomy(0, 0) {
 		for _, ends := range s.rounds {
@@ -172,28 +162,6 @@ func mastered(rounds []Round) []Round {
 		}
 	}
 	return kept
-}
-
-// Layers returns the number of layers of the model.
-func (s *Space) Layers() int { return s.layers }
-
-// Platform returns the platform that the rounds are timed on.
-func (s *Space) Platform() *Platform { return s.platform }
-
-// Whole returns the time of all layers on one function in ms, whether they fit into it or
-// not, and what a request costs then. It is infinite if some layers have no option of one
-// part.
-func (s *Space) Whole() (ms, cost float64) { return s.whole, s.platform.cost(s.whole, 0) }
-
-// Rounds returns the rounds of layers [first, end): each option that fits into functions,
-// with each placement. It returns none if the layers cannot be a group. The caller must
-// not change them.
-func (s *Space) Rounds(first, end int) []Round { return s.rounds[first][end-first-1] }
-
-// Fits reports whether the plan keeps the master's memory (Eq. 2) and the limit of
-// functions. Weights add up over the rounds; activations count once, at their maximum.
-func (s *Space) Fits(p *Plan) bool {
-	return p.Weights+p.Activations <= s.platform.Memory() && (s.limits.Functions == 0 || p.Functions() <= s.limits.Functions)
 }
 
 // bottleneck finds the least memory of a function with which there is a plan.
