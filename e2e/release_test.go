@@ -57,6 +57,13 @@ func TestRelease(t *testing.T) {
 	if err != nil || !strings.Contains(string(out), version) {
 		t.Errorf("the installed program: %v: %s", err, out)
 	}
+	older := t.TempDir()
+	write(t, "#!/bin/sh\necho glibc 2.31\n", 0o755, older, "getconf")
+	c := exec.Command("sh", filepath.Join(made[0], "install.sh"), "--prefix", prefix, "--from", made[0], "--unsigned")
+	c.Env = append(os.Environ(), "PATH="+older+":"+os.Getenv("PATH"))
+	if out, err := c.CombinedOutput(); err == nil || !strings.Contains(string(out), "this machine has glibc 2.31") {
+		t.Errorf("install.sh with an older glibc: %v: %s", err, out)
+	}
 	archives, err := filepath.Glob(filepath.Join(made[0], "*-linux-*.tar.gz"))
 	if err != nil || len(archives) != 1 {
 		t.Fatalf("archives %v, %v", archives, err)
@@ -68,7 +75,7 @@ func TestRelease(t *testing.T) {
 		t.Errorf("install.sh of a changed archive: %v: %s", err, out)
 	}
 	write(t, "another\n", 0o644, filepath.Join(filepath.Dir(made[0]), "programs-"+version), "commit")
-	c := exec.Command("scripts/release.sh", version, "--architectures", "amd64")
+	c = exec.Command("scripts/release.sh", version, "--architectures", "amd64")
 	c.Dir = filepath.Join(made[0], "../..")
 	if out, err := c.CombinedOutput(); err == nil || !strings.Contains(string(out), "of another commit") {
 		t.Errorf("release.sh over files of another commit: %v: %s", err, out)

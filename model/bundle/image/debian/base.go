@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"maps"
 	"runtime"
+	"slices"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
@@ -61,7 +62,11 @@ func (f Function) Image(ctx context.Context) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	system, err := system(ctx, packages)
+	common, err := packages.Download(ctx, Packages)
+	if err != nil {
+		return nil, err
+	}
+	system, err := Base(ctx, common)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +89,7 @@ func (f Function) Image(ctx context.Context) (v1.Image, error) {
 		image.TLSLabel:                         "true",
 	}
 	if f.Python {
-		interpreter, version, err := python(ctx, packages)
+		interpreter, version, err := python(ctx, packages, common)
 		if err != nil {
 			return nil, err
 		}
@@ -114,38 +119,14 @@ func (f Function) Image(ctx context.Context) (v1.Image, error) {
 	return compose(empty.Image, config, f.Architecture, parts)
 }
 
-// system lists the files of Debian's packages for every image.
-func system(ctx context.Context, from *Source) ([]image.Entry, error) {
-	files, err := from.Download(ctx, Packages)
-	if err != nil {
-		return nil, err
-	}
-	licences, err := Licences(ctx, files)
-	if err != nil {
-		return nil, err
-	}
-	if len(licences) > 0 {
-		more, err := from.Download(ctx, licences)
-		if err != nil {
-			return nil, err
-		}
-		files = append(files, more...)
-	}
-	return Base(ctx, files)
-}
-
-// python lists the files of Debian's Python and its dependencies, and returns its
-// version.
-func python(ctx context.Context, from *Source) ([]image.Entry, string, error) {
-	packages, err := from.closure(ctx, Python)
+// python lists the files of Debian's Python and its dependencies but those of the common packages,
+// and returns its version.
+func python(ctx context.Context, from *Source, common []string) ([]image.Entry, string, error) {
+	files, err := from.Download(ctx, Python)
 	if err != nil {
 		return nil, "", err
 	}
-	files, err := from.Download(ctx, packages)
-	if err != nil {
-		return nil, "", err
-	}
-	return Interpreter(ctx, files)
+	return Interpreter(ctx, slices.DeleteFunc(files, func(file string) bool { return slices.Contains(common, file) }))
 }
 
 // ForProvider makes the provider's image from the base image of functions and the

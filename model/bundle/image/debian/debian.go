@@ -19,12 +19,20 @@ import (
 	"time"
 )
 
-// Packages are the packages of every image, Tools those of images with a shell and
-// the usual commands.
+// Packages are the packages of every image, Tools those of images with a shell and the usual
+// commands. Python are those of images for functions in Python: the interpreter, and the module
+// with which the provider makes virtual environments. What they depend on comes with them.
 var (
 	Packages = []string{"base-files", "libc6", "libgcc-s1", "libstdc++6", "ca-certificates", "netbase", "tzdata"}
 	Tools    = []string{"busybox-static"}
+	Python   = []string{"python3", "python3-venv"}
 )
+
+// installOnly are packages that only the installation scripts of others need. Images run no such
+// scripts, so apt is told that these packages are installed.
+var installOnly = []string{
+	"debconf", "dpkg", "install-info", "mawk", "openssl", "perl", "perl-base", "readline-common", "tar",
+}
 
 // Source is where packages come from: the machine's own apt, for one architecture.
 type Source struct {
@@ -32,7 +40,7 @@ type Source struct {
 	Dir string
 	// Architecture is Debian's name of it, which for amd64 and arm64 is Go's, too.
 	Architecture string
-	// options are apt's, for lists of packages of its own.
+	// options are apt's, for another architecture with lists of packages of its own.
 	options []string
 }
 
@@ -46,34 +54,46 @@ func NewSource(ctx context.Context, dir, architecture string) (*Source, error) {
 	if _, err := exec.LookPath("apt-get"); err != nil {
 		return nil, errors.New("this machine has no apt-get, which downloads the packages of the base image; give an image with --base, or build on Debian or Ubuntu")
 	}
+	if architecture != runtime.GOARCH {
+		s.Dir = filepath.Join(dir, architecture)
+	}
+	if err := os.MkdirAll(s.Dir, 0o755); err != nil {
+		return nil, err
+	}
+	// What this machine has installed does not matter. apt's own user cannot write to Dir.
+	s.options = []string{"-o", "Dir::State::status=/dev/null", "-o", "Debug::NoLocking=1", "-o", "APT::Sandbox::User="}
 	if architecture == runtime.GOARCH {
 		return s, nil
 	}
-	s.Dir = filepath.Join(dir, architecture)
+	return s, s.readLists(ctx)
+}
+
+// readLists gives apt lists of packages of its own, and reads them unless they are young.
+func (s *Source) readLists(ctx context.Context) error {
 	lists := filepath.Join(s.Dir, "lists")
 	if err := os.MkdirAll(filepath.Join(lists, "partial"), 0o755); err != nil {
-		return nil, err
+		return err
 	}
 	config := filepath.Join(s.Dir, "apt.conf")
 	// Images of containers have hooks that only root can run.
 	if err := os.WriteFile(config, []byte("#clear APT::Update::Post-Invoke;\n"), 0o644); err != nil {
-		return nil, err
+		return err
 	}
 	for _, option := range []string{
-		"APT::Architecture=" + architecture, "APT::Architectures=" + architecture, "Dir::State::lists=" + lists,
-		"Dir::State::status=/dev/null", "Dir::Cache=" + s.Dir, "Debug::NoLocking=1", "APT::Sandbox::User=",
+		"APT::Architecture=" + s.Architecture, "APT::Architectures=" + s.Architecture, "Dir::State::lists=" + lists,
+		"Dir::Cache=" + s.Dir,
 	} {
 		s.options = append(s.options, "-o", option)
 	}
 	s.options = append(s.options, "-c", config)
 	read := filepath.Join(s.Dir, "lists-read")
 	if info, err := os.Stat(read); err == nil && time.Since(info.ModTime()) < listsAge {
-		return s, nil
+		return nil
 	}
 	if _, err := run(ctx, "", "apt-get", s.arguments("update", "-qq")...); err != nil {
-		return nil, fmt.Errorf("read the lists of Debian's packages for %s: %w", architecture, err)
+		return fmt.Errorf("read the lists of Debian's packages for %s: %w", s.Architecture, err)
 	}
-	return s, os.WriteFile(read, nil, 0o644)
+	return os.WriteFile(read, nil, 0o644)
 }
 
 // arguments adds apt's options to a command of apt.
@@ -81,17 +101,14 @@ func (s *Source) arguments(command ...string) []string {
 	return append(slices.Clone(s.options), command...)
 }
 
-// Download fetches packages into the directory and returns their files, sorted by name.
-// It skips packages that are there in the version that apt knows.
+// Download fetches packages, and those that they depend on, into the directory and returns their
+// files, sorted by name. It skips packages that are there in the version that apt knows.
 func (s *Source) Download(ctx context.Context, packages []string) ([]string, error) {
 	out, err := s.find(ctx, packages)
 	if err != nil {
 		return nil, fmt.Errorf("find packages: %w; run `apt-get update`", err)
 	}
 	names, missing := plan(out, s.Dir)
-	if len(names) != len(packages) {
-		return nil, fmt.Errorf("apt-get names %d files for the packages %s; run `apt-get update`", len(names), strings.Join(packages, ", "))
-	}
 	if len(missing) > 0 {
 		if err := s.fetch(ctx, missing); err != nil {
 			return nil, err
@@ -105,19 +122,38 @@ func (s *Source) Download(ctx context.Context, packages []string) ([]string, err
 	return files, nil
 }
 
-// find lists the addresses of packages with apt. It runs apt in an empty directory,
-// because apt leaves out packages that are in its working directory.
+// find lists the addresses of packages, and of those that they depend on, with apt. It gives apt an
+// empty directory of packages, because apt leaves out those that it has.
 func (s *Source) find(ctx context.Context, packages []string) (_ string, err error) {
-	if err := os.MkdirAll(s.Dir, 0o755); err != nil {
-		return "", err
-	}
 	fresh, err := os.MkdirTemp(s.Dir, ".find-*")
 	if err != nil {
 		return "", err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(fresh)) }()
-	out, err := run(ctx, fresh, "apt-get", s.arguments(append([]string{"download", "--print-uris"}, packages...)...)...)
+	installed := filepath.Join(fresh, "installed")
+	if err := os.WriteFile(installed, []byte(standIns()), 0o644); err != nil {
+		return "", err
+	}
+	install := []string{
+		"install", "--print-uris", "-qq", "--no-install-recommends",
+		"-o", "Dir::Cache::archives=" + fresh, "-o", "Dir::State::status=" + installed,
+	}
+	out, err := run(ctx, "", "apt-get", s.arguments(append(install, packages...)...)...)
 	return string(out), err
+}
+
+// standIns are entries of dpkg's list for the packages of [installOnly]. Their version is above any
+// that a package asks for.
+func standIns() string {
+	var all strings.Builder
+	for _, name := range installOnly {
+		fmt.Fprintf(&all, "Package: %s\nStatus: install ok installed\nVersion: 99:0\nArchitecture: all\nMulti-Arch: foreign\n", name)
+		if name == "mawk" {
+			all.WriteString("Provides: awk\n")
+		}
+		all.WriteString("Maintainer: none\nDescription: not in images\n\n")
+	}
+	return all.String()
 }
 
 // uri is a line of apt-get's --print-uris: the quoted address, the file's name, its
@@ -143,8 +179,7 @@ func (s *Source) fetch(ctx context.Context, packages []string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(fresh)) }()
-	// apt's own user cannot write here. Without the option apt would warn.
-	download := append([]string{"download", "-qq", "-o", "APT::Sandbox::User="}, packages...)
+	download := append([]string{"download", "-qq"}, packages...)
 	if _, err := run(ctx, fresh, "apt-get", s.arguments(download...)...); err != nil {
 		return fmt.Errorf("download packages: %w", err)
 	}

@@ -9,7 +9,6 @@ import (
 	"io"
 	"io/fs"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -94,24 +93,6 @@ func (t *tree) add(ctx context.Context, files []string) error {
 	}
 	return nil
 }
-
-// Licences names the packages that hold the licences of the packages in the files.
-// GCC's libraries only have a link to their licence, which is in another package.
-func Licences(ctx context.Context, files []string) ([]string, error) {
-	var names []string
-	for _, file := range files {
-		depends, err := run(ctx, "", "dpkg-deb", "--field", file, "Depends")
-		if err != nil {
-			return nil, fmt.Errorf("read a package: %w", err)
-		}
-		names = append(names, compiler.FindAllString(string(depends), -1)...)
-	}
-	slices.Sort(names)
-	return slices.Compact(names), nil
-}
-
-// compiler matches the package that has the licence of GCC's libraries.
-var compiler = regexp.MustCompile(`\bgcc-[0-9]+-base\b`)
 
 // field is a field of a package's control file, "" if it has none.
 func field(control, key string) string {
