@@ -60,6 +60,10 @@ type Parts struct {
 	Several bool
 	// Rates counts requests for all providers that run the same functions, nil without others.
 	Rates provider.Rates
+	// Rollouts are the other providers as gradual rollouts see them, nil without others.
+	Rollouts provider.RolloutPeers
+	// Revisions remembers the revisions of functions, nil if Store does.
+	Revisions provider.RevisionStore
 	// Build and PublicKey answer faas-cli's remote builder; nil for 404.
 	Build, PublicKey http.Handler
 	// Upload makes a bundle of an uploaded model; nil for 501.

@@ -81,6 +81,8 @@ type Function struct {
 	// Learnt are the sizes of its model's free dimensions that a request has taught, as
 	// [annotation.InferShapes] would say them, "" if none has.
 	Learnt string
+	// Promoted: it was a candidate and takes the place of an earlier revision.
+	Promoted bool
 }
 
 // ModelFrom says for a sentence from where the function's model comes: its image, or a URI.
@@ -200,7 +202,7 @@ func FullName(name, namespace string) string { return name + "." + namespace }
 // record returns f as the store keeps it.
 func (f *Function) record(updatedAt time.Time) store.Function {
 	return store.Function{Deployment: f.Deployment, CreatedAt: f.CreatedAt, UpdatedAt: updatedAt,
-		Revision: f.Revision, Hash: f.Hash, Replicas: f.Replicas}
+		Revision: f.Revision, Hash: f.Hash, Replicas: f.Replicas, Promoted: f.Promoted}
 }
 
 // restored returns the Function of a record. It checks the deployment again, since

@@ -124,17 +124,25 @@ func (s *rollouts) promote(ctx context.Context, r *running, why string) error {
 	if err != nil {
 		return errors.Join(err, s.rollBack(ctx, r, "it could not take over: "+err.Error()))
 	}
-	if c, ok := s.controller.(WatchedController); ok {
-		shares := func() bool { return s.of(f.Name).Load() == r.split } // Not after a later deployment.
-		for late := time.Now().Add(handOverPatience); shares() && time.Now().Before(late) && !s.inFlight.Closed(); {
-			if now, known := c.Watch(f.Name); !known || now.Revision >= f.Revision {
-				break
-			}
-			backoff.Wait(ctx, rolloutPause)
-		}
-	}
+	s.awaitHandOver(ctx, r, f.Revision)
 	_ = s.removeCandidate(ctx, r) // It logs its error, and the next look tries again.
 	return nil
+}
+
+// awaitHandOver waits until the instances of a revision that takes over answer.
+func (s *rollouts) awaitHandOver(ctx context.Context, r *running, revision uint64) {
+	c, ok := s.controller.(WatchedController)
+	if !ok {
+		return
+	}
+	name := r.of.full()
+	shares := func() bool { return s.of(name).Load() == r.split } // Not after a later deployment.
+	for late := time.Now().Add(handOverPatience); shares() && time.Now().Before(late) && !s.inFlight.Closed(); {
+		if now, known := c.Watch(name); !known || now.Revision >= revision {
+			return
+		}
+		backoff.Wait(ctx, rolloutPause)
+	}
 }
 
 // takeOver deploys a candidate's deployment under its function's name.
@@ -157,6 +165,7 @@ func (s *rollouts) takeOver(ctx context.Context, r *running, why string) (*Funct
 	f := &Function{
 		Name: r.of.full(), Deployment: d, Inference: next.Inference, Revision: next.Revision, Hash: store.Hash(d),
 		Replicas: ReplicasAfter(next.Inference, before.Replicas, uint64(before.Inference.MinReplicas)), CreatedAt: before.CreatedAt,
+		Promoted: true,
 	}
 	if err := s.replaceFunction(ctx, before, f); err != nil {
 		return nil, err
@@ -174,12 +183,13 @@ func (s *rollouts) rollBack(ctx context.Context, r *running, why string) error {
 	r.mu.Lock()
 	r.doomed, r.why = why, "it must be removed, because "+why
 	r.mu.Unlock()
+	// The end is noted first: a store that has the deployment from kubectl must not begin to roll it out again.
+	if _, missing := s.find(r.of); missing == nil {
+		s.revisions.noteEnd(r.of, next.Function, false, why)
+	}
 	err := s.removeCandidate(context.WithoutCancel(ctx), r)
 	if s.ofFunction(r.of.full()) == r {
 		return err // It is still there.
-	}
-	if _, missing := s.find(r.of); missing == nil {
-		s.revisions.noteEnd(r.of, next.Function, false, why)
 	}
 	s.decided(r.of, r.revision, "rolled back revision %d (image %s): %s", r.revision, next.Deployment.Image, why)
 	return err

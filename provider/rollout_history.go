@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -13,8 +14,8 @@ import (
 // maxRevisions is the number of a function's revisions that are remembered.
 const maxRevisions = 10
 
-// rolloutStore is a store that remembers the revisions of functions.
-type rolloutStore interface {
+// RevisionStore remembers the revisions of functions. What a store does not find is empty.
+type RevisionStore interface {
 	PutRollouts(namespace, name string, r store.Rollouts) error
 	Rollouts(namespace, name string) (store.Rollouts, error)
 	DeleteRollouts(namespace, name string) error
@@ -23,20 +24,20 @@ type rolloutStore interface {
 // memoryRollouts remembers revisions until the provider restarts, for stores that do not.
 type memoryRollouts struct{ sync.Map }
 
-// PutRollouts implements rolloutStore.
+// PutRollouts implements RevisionStore.
 func (m *memoryRollouts) PutRollouts(namespace, name string, r store.Rollouts) error {
 	m.Store(FullName(name, namespace), r)
 	return nil
 }
 
-// Rollouts implements rolloutStore.
+// Rollouts implements RevisionStore.
 func (m *memoryRollouts) Rollouts(namespace, name string) (store.Rollouts, error) {
 	r, _ := m.Load(FullName(name, namespace))
 	known, _ := r.(store.Rollouts)
 	return known, nil
 }
 
-// DeleteRollouts implements rolloutStore.
+// DeleteRollouts implements RevisionStore.
 func (m *memoryRollouts) DeleteRollouts(namespace, name string) error {
 	m.Delete(FullName(name, namespace))
 	return nil
@@ -44,7 +45,7 @@ func (m *memoryRollouts) DeleteRollouts(namespace, name string) error {
 
 // revisions remembers the revisions of functions, and how their latest rollouts ended.
 type revisions struct {
-	store rolloutStore
+	store RevisionStore
 	// locks locks by function.
 	locks web.KeyedMutex
 	now   func() time.Time
@@ -57,6 +58,9 @@ func (s *revisions) remember(before, f *Function, how string) {
 		if len(h.Revisions) == 0 && before != nil { // An earlier version of the provider deployed it.
 			h.Revisions = append(h.Revisions, store.Revision{Revision: before.Revision, At: before.CreatedAt, Deployment: before.Deployment, How: "deployed"})
 		}
+		if slices.ContainsFunc(h.Revisions, func(r store.Revision) bool { return r.Revision == f.Revision }) {
+			return
+		}
 		h.Revisions = append(h.Revisions, store.Revision{Revision: f.Revision, At: s.now().UTC(), Deployment: f.Deployment, How: how})
 		h.Revisions = h.Revisions[max(0, len(h.Revisions)-maxRevisions):]
 	})
@@ -64,8 +68,13 @@ func (s *revisions) remember(before, f *Function, how string) {
 
 // noteEnd remembers how a rollout ended.
 func (s *revisions) noteEnd(of address, f *Function, promoted bool, why string) {
+	hash := store.Hash(runs(f.Deployment))
 	s.change(of.namespace, of.name, func(h *store.Rollouts) {
-		h.Last = &store.RolloutEnd{Revision: f.Revision, Image: f.Deployment.Image, At: s.now().UTC(), Promoted: promoted, Why: why}
+		if l := h.Last; l != nil && l.Revision == f.Revision && l.Why == why { // A removal is tried again.
+			return
+		}
+		h.Last = &store.RolloutEnd{Revision: f.Revision, Image: f.Deployment.Image, At: s.now().UTC(),
+			Hash: hash, Promoted: promoted, Why: why}
 	})
 }
 
@@ -85,6 +94,17 @@ func (s *revisions) change(namespace, name string, change func(h *store.Rollouts
 // list returns what is remembered of a function.
 func (s *revisions) list(of address) (store.Rollouts, error) {
 	return s.store.Rollouts(of.namespace, of.name)
+}
+
+// last returns how the latest gradual rollout of a function ended, nil if none has.
+func (s *revisions) last(of address) *store.RolloutEnd {
+	if l, quick := s.store.(interface {
+		LastRollout(namespace, name string) *store.RolloutEnd
+	}); quick {
+		return l.LastRollout(of.namespace, of.name)
+	}
+	h, _ := s.list(of) // An error of the disk is reported elsewhere.
+	return h.Last
 }
 
 // forget removes what is remembered of a function.

@@ -37,13 +37,8 @@ type RolloutProgress struct {
 	Began    time.Time     `json:"began"`
 	Ready    bool          `json:"ready"`
 	// Why is what it waits for.
-	Why       string       `json:"why"`
-	Present   rollout.Side `json:"present"`
-	Candidate rollout.Side `json:"candidate"`
-	// Served is the number of clients' requests that the candidate has had. Candidate counts copies, too.
-	Served    int64  `json:"served"`
-	Compared  uint64 `json:"compared"`
-	Different uint64 `json:"different"`
+	Why string `json:"why"`
+	RolloutTally
 }
 
 // RolloutRevision is a revision in a function's history.
@@ -96,10 +91,14 @@ func (s *rollouts) progress(name string) *RolloutProgress {
 	next := r.split.candidate.Load()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	seen := r.split.seen()
-	return &RolloutProgress{Revision: r.revision, Image: next.Deployment.Image, Phase: r.state.Phase, Steps: append([]int{}, r.plan.Steps...),
-		Share: r.state.Share(r.plan), Mirror: r.plan.Mirror, Began: r.state.Began, Ready: r.split.ready.Load(), Why: r.why,
-		Present: seen.Stable, Candidate: seen.Candidate, Served: r.split.served.Load(), Compared: seen.Compared, Different: seen.Different}
+	state, tally, why, ready := r.state, r.tally(), r.why, r.split.ready.Load()
+	if told := r.stand.last; r.stand.following && told.Revision == r.revision {
+		state.Phase, state.Step, state.Began, tally, ready = told.Phase, told.Step, told.Began, told.Tally, told.Ready
+	}
+	return &RolloutProgress{
+		Revision: r.revision, Image: next.Deployment.Image, Phase: state.Phase, Steps: append([]int{}, r.plan.Steps...),
+		Share: state.Share(r.plan), Mirror: r.plan.Mirror, Began: state.Began, Ready: ready, Why: why, RolloutTally: tally,
+	}
 }
 
 // change is POST /system/rollout/NAME with an action: promote, abort or undo.
@@ -167,7 +166,7 @@ func (s rolloutRoutes) endByUser(request *http.Request, a address, promote bool)
 	}
 	r.acting = true
 	if promote {
-		r.state = r.state.Promote(r.split.seen(), time.Now())
+		r.state = r.state.Promote(r.tally().seen(), time.Now())
 	}
 	r.mu.Unlock()
 	if promote {
@@ -193,8 +192,8 @@ func RolloutOf(s *Server, name string) RolloutSummary {
 	if p := s.rollouts.progress(name); p != nil {
 		out.Progress = fmt.Sprintf("revision %d is %s and gets %d %% of the requests", p.Revision, p.Phase, p.Share)
 	}
-	if h, err := s.rollouts.revisions.list(a); err == nil && h.Last != nil && !h.Last.Promoted {
-		out.Failed = fmt.Sprintf("revision %d was rolled back: %s", h.Last.Revision, h.Last.Why)
+	if last := s.rollouts.revisions.last(a); last != nil && !last.Promoted {
+		out.Failed = fmt.Sprintf("revision %d was rolled back: %s", last.Revision, last.Why)
 	}
 	return out
 }

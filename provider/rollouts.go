@@ -57,6 +57,7 @@ type rollouts struct {
 	inFlight                      *web.Gate
 	namespaceLocks, functionLocks *web.KeyedMutex
 	revisions                     revisions
+	replicas                      otherReplicas
 	now                           func() time.Time
 	log                           zerolog.Logger
 
@@ -68,14 +69,17 @@ type rollouts struct {
 }
 
 // connect gives rollouts what they need of the server.
-func (r *rollouts) connect(s *Server) {
+func (r *rollouts) connect(s *Server, peers RolloutPeers, kept RevisionStore) {
+	r.replicas = otherReplicas{peers}
 	r.rolloutHost, r.store, r.controller, r.callers, r.events, r.arriving = s, s.store, s.controller, &s.callers, s.events, &s.arriving
 	r.inFlight, r.namespaceLocks, r.functionLocks, r.now, r.log = s.inFlight, &s.namespaceLocks, &s.functionLocks, s.now, s.log
 	r.fetching = &s.fetching
 	r.missing = func(function string) bool { return s.restored.isMissing(function) }
 	r.revisions.log, r.revisions.now = s.log, s.now
-	var kept bool
-	if r.revisions.store, kept = s.store.(rolloutStore); !kept {
+	if r.revisions.store = kept; kept != nil {
+		return
+	}
+	if r.revisions.store, _ = s.store.(RevisionStore); r.revisions.store == nil {
 		r.revisions.store = &memoryRollouts{}
 	}
 }
@@ -98,6 +102,9 @@ type running struct {
 	again  time.Time
 	// orphan is since when the function is not there, zero for not.
 	orphan time.Time
+	// others are the counts of the other replicas, and stand is what the leader said last, if this one follows.
+	others replicaTallies
+	stand  followed
 }
 
 // candidate is the address of the function that runs a's candidate.
@@ -198,7 +205,9 @@ func FollowRollouts(ctx context.Context, s *Server) {
 	var work sync.WaitGroup
 	defer work.Wait()
 	for backoff.Wait(ctx, rolloutPause) {
-		for _, r := range s.rollouts.all() {
+		all := s.rollouts.all()
+		s.rollouts.replicas.exchange(ctx, all)
+		for _, r := range all {
 			s.rollouts.look(ctx, r, time.Now(), &work)
 		}
 	}
@@ -220,23 +229,18 @@ func (s *rollouts) look(ctx context.Context, r *running, now time.Time, work *sy
 		work.Go(func() { _ = s.rollBack(ctx, r, why) }) // It logs its error.
 		return
 	}
-	if missing == nil || s.arriving.find(r.of.full()) != nil || s.missing(r.of.full()) {
-		r.orphan = time.Time{}
-	} else if r.orphan.IsZero() {
-		r.orphan = now
-	} else if now.Sub(r.orphan) > orphanPatience {
-		r.acting = true
-		work.Go(func() { _ = s.rollBack(ctx, r, "its function is gone") })
+	ready := status.AvailableReplicas > 0
+	if !s.replicas.leads() {
+		r.follow(ready, now)
 		return
 	}
-	if missing == nil && present.Revision >= next.Revision { // A restart came between the promotion and the removal.
-		r.acting = true
-		work.Go(func() { _ = s.removeCandidate(ctx, r) }) // It logs its error.
+	seen := r.tally().seen()
+	r.lead(seen, now)
+	if s.overtaken(ctx, r, present, missing != nil, now, work) {
 		return
 	}
-	seen := r.split.seen()
-	if seen.Ready = status.AvailableReplicas > 0; !seen.Ready && !status.Slight {
-		seen.Problem = status.Problem
+	if seen.Ready = ready; !ready && !status.Slight {
+		seen.Problem, seen.NoRoom = status.Problem, lacksRoom(s.controller, next.Name)
 	}
 	state, action := r.state.Decide(r.plan, seen, now)
 	r.state, r.why = state, action.Why
@@ -252,6 +256,45 @@ func (s *rollouts) look(ctx context.Context, r *running, now time.Time, work *sy
 		r.split.apply(state, rollout.Plan{}, false) // It gets no more requests from now on.
 		work.Go(func() { _ = s.rollBack(ctx, r, action.Why) })
 	}
+}
+
+// lacksRoom reports whether no node has room for an instance of a function.
+func lacksRoom(controller Controller, name string) bool {
+	c, ok := controller.(WatchedController)
+	if !ok {
+		return false
+	}
+	now, known := c.Watch(name)
+	return known && now.Lack == LackRoom
+}
+
+// overtaken ends a rollout whose function is gone or has another revision, and reports whether it does. The rollout's lock
+// is held.
+func (s *rollouts) overtaken(ctx context.Context, r *running, present *deployed, missing bool, now time.Time, work *sync.WaitGroup) bool {
+	if !missing || s.arriving.find(r.of.full()) != nil || s.missing(r.of.full()) {
+		r.orphan = time.Time{}
+	} else if r.orphan.IsZero() {
+		r.orphan = now
+	} else if now.Sub(r.orphan) > orphanPatience {
+		r.acting = true
+		work.Go(func() { _ = s.rollBack(ctx, r, "its function is gone") }) // It logs its error.
+		return true
+	}
+	switch {
+	case missing || present.Revision < r.revision:
+		return false
+	case present.Revision == r.revision: // A restart came between the promotion and the removal, or another replica promoted it.
+		r.acting = true
+		work.Go(func() {
+			s.awaitHandOver(ctx, r, r.revision)
+			_ = s.removeCandidate(ctx, r) // It logs its error.
+		})
+	default:
+		r.acting = true
+		why := fmt.Sprintf("revision %d was deployed without a gradual rollout", present.Revision)
+		work.Go(func() { _ = s.rollBack(ctx, r, why) }) // It logs its error.
+	}
+	return true
 }
 
 // decided adds a sentence about a rollout to the decisions about its function.

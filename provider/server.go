@@ -83,6 +83,11 @@ type Options struct {
 	AccessKeys string
 	// Rates counts requests for all replicas of the provider, nil if there is only this one.
 	Rates Rates
+	// Rollouts are the other replicas of the provider as gradual rollouts see them, nil if there is only this one.
+	Rollouts RolloutPeers
+	// Revisions remembers the revisions of functions. If it is nil, Store does, if it can; otherwise they are forgotten
+	// at the end.
+	Revisions RevisionStore
 	// Several: other replicas of the provider serve the same functions. While this one
 	// restores its functions, /healthz then answers 503, so that load balancers send
 	// requests to the others.
@@ -235,7 +240,7 @@ func New(o Options) *Server {
 	s.started = s.now()
 	s.callers = callers{secrets: s.secrets, namespaces: s.namespaces, file: o.AccessKeys, rates: o.Rates, now: s.now, log: s.log,
 		guards: map[source]*guard{}, defaults: map[string]string{}}
-	s.rollouts.connect(s)
+	s.rollouts.connect(s, o.Rollouts, o.Revisions)
 	s.routes(promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{EnableOpenMetrics: o.Tracer != nil}))
 	if o.Build != nil {
 		s.open.Handle("/build", unlessDraining(s.inFlight, o.Build))

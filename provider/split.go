@@ -89,12 +89,12 @@ func (c *sideCounts) side() rollout.Side {
 	return s
 }
 
-// seen returns what was counted.
-func (x *split) seen() rollout.Seen {
-	s := rollout.Seen{Different: x.different.Load()}
-	s.Compared = x.compared.Load()
-	s.Candidate, s.Stable = x.next.side(), x.present.side()
-	return s
+// tally returns what was counted. Of different and compared, and so on, what cannot be larger is read first.
+func (x *split) tally() RolloutTally {
+	t := RolloutTally{Different: x.different.Load()}
+	t.Compared = x.compared.Load()
+	t.Candidate, t.Present, t.Served = x.next.side(), x.present.side(), x.served.Load()
+	return t
 }
 
 // apply sets the shares of a state.

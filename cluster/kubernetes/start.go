@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/faas-infer/faas-infer/backoff"
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/claims"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/podspec"
@@ -24,6 +25,10 @@ const (
 	createTimeout = time.Minute
 	// callTimeout is how long one call may take.
 	callTimeout = 15 * time.Second
+	// objectPatience is how long a start waits for the object of a revision that is being deployed, and objectPause the
+	// time between two looks.
+	objectPatience = 5 * time.Second
+	objectPause    = 20 * time.Millisecond
 	// stopGrace is the grace period in the pod's spec without Options.Grace. Stop overrides
 	// it.
 	stopGrace = 30 * time.Second
@@ -44,7 +49,11 @@ func (b *Backend) start(ctx context.Context, spec cluster.InstanceSpec) (cluster
 	if err != nil {
 		return cluster.Instance{}, err
 	}
-	plan, err := b.plan(spec)
+	owner, err := ownerOf(ctx, b.options.Functions, spec)
+	if err != nil {
+		return cluster.Instance{}, err
+	}
+	plan, err := b.plan(spec, owner)
 	if err != nil {
 		return cluster.Instance{}, err
 	}
@@ -82,14 +91,28 @@ func (b *Backend) start(ctx context.Context, spec cluster.InstanceSpec) (cluster
 	return e.instance, nil
 }
 
-// plan collects what the pod is made from.
-func (b *Backend) plan(spec cluster.InstanceSpec) (podspec.ModelPlan, error) {
-	owner, ok := b.options.Functions(spec.Function)
-	if !ok {
-		return podspec.ModelPlan{}, fmt.Errorf("function %s does not exist any more", spec.Function)
+// ownerOf returns the object of an instance's function, with the spec of the instance's revision: the present one may have
+// changed since, or be invalid by now. A server deploys first and writes the object then, and the cache lags. So
+// ownerOf waits for a while: the object before has the image of an earlier revision.
+func ownerOf(
+	ctx context.Context, functions func(full string) (*v1alpha1.Function, bool), spec cluster.InstanceSpec,
+) (*v1alpha1.Function, error) {
+	for late := time.Now().Add(objectPatience); ; {
+		owner, there := functions(spec.Function)
+		switch over := time.Now().After(late) || ctx.Err() != nil; {
+		case there && owner.Knows(spec.Revision):
+			return owner.At(spec.Revision), nil
+		case over && !there:
+			return nil, fmt.Errorf("function %s does not exist any more", spec.Function)
+		case over:
+			return nil, fmt.Errorf("the object of function %s does not have revision %d yet", spec.Function, spec.Revision)
+		}
+		backoff.Wait(ctx, objectPause)
 	}
-	// The function's spec may have changed since, or be invalid by now.
-	owner = owner.At(spec.Revision)
+}
+
+// plan collects what the pod is made from.
+func (b *Backend) plan(spec cluster.InstanceSpec, owner *v1alpha1.Function) (podspec.ModelPlan, error) {
 	p := podspec.ModelPlan{Spec: spec, Owner: owner, Args: b.options.Args(spec), Local: b.options.Local, Grace: stopGrace, StartedAt: b.options.Now()}
 	if b.options.Grace != nil {
 		p.Grace = b.options.Grace(owner)

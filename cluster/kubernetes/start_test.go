@@ -109,8 +109,43 @@ func TestPodsHaveTheirFunctionsGrace(t *testing.T) {
 		Args:  func(cluster.InstanceSpec) []string { return nil },
 		Grace: func(*v1alpha1.Function) time.Duration { return 7 * time.Minute },
 	}}
-	p, err := b.plan(cluster.InstanceSpec{Function: "m.openfaas-fn"})
+	p, err := b.plan(cluster.InstanceSpec{Function: "m.openfaas-fn"}, f)
 	if err != nil || p.Grace != 7*time.Minute {
 		t.Errorf("the grace period is %v, %v", p.Grace, err)
+	}
+}
+
+// A pod waits for the object of its revision: the one before has another image, and a new function has none yet.
+func TestPodsWaitForTheirRevision(t *testing.T) {
+	object := func(revision, image string) *v1alpha1.Function {
+		annotations := map[string]string{v1alpha1.RevisionAnnotation: revision}
+		return &v1alpha1.Function{
+			ObjectMeta: metav1.ObjectMeta{Name: "m", Namespace: "team", Annotations: annotations},
+			Spec:       v1alpha1.FunctionSpec{Image: image},
+		}
+	}
+	for name, first := range map[string]*v1alpha1.Function{"none": nil, "the one before": object("1", "old")} {
+		synctest.Test(t, func(t *testing.T) {
+			b, _ := starter()
+			written := time.Now().Add(time.Second)
+			comes := true
+			b.options.Functions = func(string) (*v1alpha1.Function, bool) {
+				if !comes || time.Now().Before(written) {
+					return first, first != nil
+				}
+				return object("2", "new"), true
+			}
+			spec := cluster.InstanceSpec{Function: "m.team", Revision: 2}
+			if owner, err := ownerOf(t.Context(), b.options.Functions, spec); err != nil || owner.Spec.Image != "new" {
+				t.Errorf("%s: %v, %v", name, owner, err)
+			}
+			comes = false
+			if owner, err := ownerOf(t.Context(), b.options.Functions, spec); err == nil {
+				t.Errorf("%s: without the revision it is %v", name, owner)
+			}
+			if err := b.Close(); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }

@@ -103,6 +103,7 @@ func (p *platform) Open(ctx context.Context, b command.Base) (parts command.Part
 	if p.group != nil {
 		parts.Rates = peer.NewRates(p.group)
 	}
+	parts.Rollouts, parts.Revisions = p.rollouts(), objects.Revisions{Objects: p.objects}
 	parts.Logs = podlogs.Source{Client: p.core, Logger: b.Log}
 	parts.Serve = func(ctx context.Context, s *provider.Server) { p.serve(ctx, s, controller) }
 	parts.Wrap = p.routes
@@ -290,7 +291,9 @@ func (p *platform) serve(ctx context.Context, s *provider.Server, c command.Cont
 	})
 	p.watching.Go(func() {
 		err := p.objects.Watch(ctx, objects.Watching{Target: s, Leading: p.election.Leading, Status: c.Status, Resolved: p.images.resolved, Recount: p.backend.Recount, Defaults: p.images.brought, Decisions: p.base.Decisions,
-			Rollout: func(name string) provider.RolloutSummary { return provider.RolloutOf(s, name) }, Problem: func(name string) string {
+			Rollout: func(name string) provider.RolloutSummary { return provider.RolloutOf(s, name) },
+			RollOut: provider.Rollouts{Server: s}.Begin,
+			Problem: func(name string) string {
 				d, _ := c.Describe(name)
 				return d.Problem
 			}})
@@ -300,6 +303,7 @@ func (p *platform) serve(ctx context.Context, s *provider.Server, c command.Cont
 	})
 	if p.group != nil {
 		peer.NewRates(p.group).Attach(provider.Access{Server: s}.Count)
+		peer.NewRollouts(p.group, p.election.Leading).Attach(provider.Rollouts{Server: s}.Follow)
 		p.watching.Go(func() { p.group.Run(ctx) })
 	}
 	p.watching.Go(func() { p.checkAccess(ctx) })

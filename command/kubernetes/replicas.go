@@ -7,6 +7,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster/kubernetes"
 	"github.com/faas-infer/faas-infer/command"
+	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/deployments"
 	"github.com/faas-infer/faas-infer/provider/peer"
 	"github.com/faas-infer/faas-infer/provider/router"
@@ -50,6 +51,11 @@ func (p *platform) listeners() deployments.Peers {
 	return p.group.Listener()
 }
 
+// rollouts returns the other replicas for gradual rollouts.
+func (p *platform) rollouts() provider.RolloutPeers {
+	return peer.NewRollouts(p.group, p.election.Leading)
+}
+
 // shared wraps c so that one replica dispatches each function of a model. Without other
 // replicas it returns c.
 func (p *platform) shared(replica *peer.Replica, c command.Controller) command.Controller {
@@ -61,10 +67,10 @@ func (p *platform) shared(replica *peer.Replica, c command.Controller) command.C
 	return router.NewShared(c, p.group)
 }
 
-// routes adds the routes between replicas to the provider's routes.
-func (p *platform) routes(provider http.Handler) http.Handler {
+// routes adds the routes between replicas to next, the provider's routes.
+func (p *platform) routes(next http.Handler) http.Handler {
 	if p.group == nil {
-		return provider
+		return next
 	}
 	replicas := p.group.Handler()
 	if p.base.Credentials == nil {
@@ -75,6 +81,6 @@ func (p *platform) routes(provider http.Handler) http.Handler {
 			replicas.ServeHTTP(w, r)
 			return
 		}
-		provider.ServeHTTP(w, r)
+		next.ServeHTTP(w, r)
 	})
 }

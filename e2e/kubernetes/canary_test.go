@@ -34,14 +34,44 @@ func (f *fixture) pushWeights(t *testing.T, seed int, tag string) string {
 // canaries deploys revisions of the function digits.
 type canaries struct {
 	*fixture
-	url string
+	// url is the provider's, and password the file with its password.
+	url, password string
 }
+
+// installedCanaries installs two replicas of the provider, and logs faas-cli in.
+func installedCanaries(t *testing.T, f *fixture) canaries {
+	t.Helper()
+	c := canaries{f, f.installed(t), filepath.Join(t.TempDir(), "password")}
+	t.Setenv("OPENFAAS_CONFIG", t.TempDir())
+	if err := os.WriteFile(c.password, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	login := []string{os.Getenv(faasCLIVariable), "login", "--gateway", c.url, "--username", "admin", "--password", "secret"}
+	if _, err := run(login...); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// applied is the function as kubectl applies it, with an image and further annotations.
+const applied = `apiVersion: faas-infer.dev/v1alpha1
+kind: Function
+metadata: {name: digits, namespace: openfaas-fn}
+spec:
+  image: %s
+  limits: {cpu: 300m}
+  annotations:
+    com.openfaas.slo.latency: 5s
+    com.openfaas.infer.canary: "30,60"
+    com.openfaas.infer.canary-margin: "10"
+    com.openfaas.infer.canary-timeout: 1m%s
+`
 
 // deploy deploys an image with faas-cli, gradually.
 func (c canaries) deploy(t *testing.T, image string, more ...string) {
 	t.Helper()
-	command := []string{os.Getenv(faasCLIVariable), "deploy", "--gateway", c.url, "--name", "digits", "--image", image}
-	for _, a := range append([]string{"slo.latency=" + canarySLO.String(), "infer.canary=30,60", "infer.canary-margin=10"}, more...) {
+	command := []string{os.Getenv(faasCLIVariable), "deploy", "--gateway", c.url, "--name", "digits", "--image", image, "--cpu-limit", "300m"}
+	for _, a := range append([]string{"slo.latency=" + canarySLO.String(), "infer.canary=30,60", "infer.canary-margin=10", "infer.canary-timeout=1m"}, more...) {
 		command = append(command, "--annotation", "com.openfaas."+a)
 	}
 	if _, err := run(command...); err != nil {
@@ -52,7 +82,8 @@ func (c canaries) deploy(t *testing.T, image string, more ...string) {
 // rollout runs a command of faas-infer rollout about the function.
 func (c canaries) rollout(t *testing.T, arguments ...string) string {
 	t.Helper()
-	text, err := run(append([]string{c.program("faas-infer"), "rollout"}, append(arguments, "--url", c.url)...)...)
+	arguments = append(arguments, "--url", c.url, "--password-file", c.password)
+	text, err := run(append([]string{c.program("faas-infer"), "rollout"}, arguments...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,12 +136,13 @@ func podProcesses(function string) (pids []int) {
 }
 
 // A later revision that faas-cli deploys takes over gradually from pods to pods under load. One that crashes and one
-// that answers otherwise are rolled back with the reason. No request is lost, and the object's conditions tell each step.
+// that answers otherwise are rolled back with the reason. So it is with revisions that kubectl applies. Two replicas of
+// the provider share the requests. None is lost, and the object's conditions tell each step. The history of revisions
+// is still there after a restart of the provider.
 func TestCanary(t *testing.T) {
 	f := shared(t)
-	f.kubectl(t, "", "apply", "-f", "../../yaml/rbac.yaml")
 	first, again, other := f.pushWeights(t, 1, "first"), f.pushWeights(t, 1, "again"), f.pushWeights(t, 2, "other")
-	c := canaries{f, f.provider(t, "one")}
+	c := installedCanaries(t, f)
 	c.deploy(t, first)
 	load := newClients(c.url)
 	await(t, "the first answer", func() error { return load.post(t.Context()) })
@@ -158,10 +190,43 @@ func TestCanary(t *testing.T) {
 		return nil
 	})
 
+	before := c.rollout(t, "history", "digits")
+	if !strings.Contains(before, "promoted:") {
+		t.Errorf("the history is\n%s", before)
+	}
+	f.kubectl(t, "", "-n", "openfaas", "rollout", "restart", "deployment/faas-infer")
+	f.kubectl(t, "", "-n", "openfaas", "rollout", "status", "deployment/faas-infer", "--timeout=2m")
+	if after := c.rollout(t, "history", "digits"); after != before {
+		t.Errorf("the history is\n%s after a restart of the provider, and was\n%s", after, before)
+	}
 	if got := c.rollout(t, "undo", "digits"); !strings.Contains(got, first) {
 		t.Errorf("after undo the status is\n%s", got)
 	}
-	if got := c.rollout(t, "history", "digits"); !strings.Contains(got, "promoted:") || !strings.Contains(got, "again") {
-		t.Errorf("the history is\n%s", got)
+	c.kubectlToo(t, load, again, other)
+}
+
+// kubectlToo rolls out what kubectl applies: an image with the same answers is promoted, one with others is not.
+func (c canaries) kubectlToo(t *testing.T, load *clients, again, other string) {
+	t.Helper()
+	began := time.Now()
+	load.load(t.Context(), canaryRate, func() {
+		c.kubectl(t, fmt.Sprintf(applied, again, ""), "apply", "--server-side", "--force-conflicts", "-f", "-")
+		c.awaits(t, "Progressing", "True RollingOut", "sharing")
+		c.awaits(t, "Progressing", "False NoRollout", "")
+		c.awaits(t, "Accepted", "True Deployed", "")
+	})
+	load.report(t, "applied", began, canaryRate)
+	c.awaits(t, "Degraded", "False", "")
+
+	began = time.Now()
+	load.load(t.Context(), canaryRate, func() {
+		manifest := fmt.Sprintf(applied, other, "\n    com.openfaas.infer.canary-mirror: \"50\"")
+		c.kubectl(t, manifest, "apply", "--server-side", "-f", "-") // The spec is still kubectl's.
+		c.awaits(t, "Degraded", "True RolledBack", "differ from those of the present revision")
+		c.awaits(t, "Accepted", "False RolledBack", "change the function to try again")
+	})
+	load.report(t, "applied with other answers", began, canaryRate)
+	if got := c.rollout(t, "status", "digits"); !strings.Contains(got, again) || !strings.Contains(got, "was rolled back") {
+		t.Errorf("the rollout's status is\n%s", got)
 	}
 }

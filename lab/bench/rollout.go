@@ -45,6 +45,8 @@ type rolloutPlace struct {
 	processes func(function string) []int
 	pause     time.Duration
 	log       io.Writer
+	// settled waits until nothing of an earlier candidate is left, nil for nothing.
+	settled func(ctx context.Context) error
 }
 
 // fault is what is wrong with a candidate.
@@ -144,8 +146,9 @@ func (b Rollout) run(ctx context.Context, p rolloutPlace) (*report.Report, error
 		if err != nil {
 			return b.report(alone.Targets[0], all), err
 		}
-		fmt.Fprintf(p.log, "%d of %d: fault %q, promoted %v after %.1f s, %d of %d requests good, %.2f %% in time, %d by the candidate, answers %v: %s\n",
-			i+1, b.Rollouts, e.fault, e.promoted, e.took.Seconds(), e.load.Good, e.load.Requests, 100*e.load.WithinSLO, e.served, e.load.Codes, e.why)
+		fmt.Fprintf(p.log, "%d of %d: fault %q, promoted %v after %.1f s, %d of %d requests good, %.2f %% in time, %d by the candidate, answers %v, %d without one %s: %s\n",
+			i+1, b.Rollouts, e.fault, e.promoted, e.took.Seconds(), e.load.Good, e.load.Requests, 100*e.load.WithinSLO, e.served, e.load.Codes,
+			e.load.Failed+e.load.Dropped, e.load.FirstError, e.why)
 		if all = append(all, e); e.promoted {
 			present, next = next, present
 		}
@@ -178,6 +181,11 @@ func (b Rollout) one(ctx context.Context, p rolloutPlace, i, batch int) (ended, 
 	}
 	if e.fault == faultAnswers {
 		image = p.other
+	}
+	if p.settled != nil {
+		if err := p.settled(ctx); err != nil {
+			return e, err
+		}
 	}
 	before, err := rolloutOf(ctx, p.provider)
 	if err != nil {

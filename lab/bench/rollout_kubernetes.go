@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/faas-infer/faas-infer/command/report"
@@ -32,7 +33,7 @@ func RunRolloutOnKubernetes(ctx context.Context, log io.Writer, b Rollout) (r *r
 	if err := c.Install(ctx); err != nil {
 		return nil, err
 	}
-	p := rolloutPlace{processes: kubelet.Processes, pause: scanPause, log: log}
+	p := rolloutPlace{processes: kubelet.Processes, pause: scanPause, log: log, settled: func(ctx context.Context) error { return goneCandidate(ctx, c) }}
 	if p.image, err = pushModel(ctx, c, rolloutImage, 1); err != nil {
 		return nil, err
 	}
@@ -53,6 +54,19 @@ func RunRolloutOnKubernetes(ctx context.Context, log io.Writer, b Rollout) (r *r
 		return nil, err
 	}
 	return b.run(ctx, p)
+}
+
+// goneCandidate waits until no pod is about to go: a node that is as small as this one may have no room beside them.
+func goneCandidate(ctx context.Context, c *kubelet.Cluster) error {
+	for {
+		out, err := c.Kubectl(ctx, "", "get", "pods", "-n", "openfaas-fn", "-o", "jsonpath={.items[*].metadata.deletionTimestamp}")
+		if err != nil || strings.TrimSpace(out) == "" {
+			return err
+		}
+		if err := rig.Pause(ctx, time.Second); err != nil {
+			return err
+		}
+	}
 }
 
 // pushModel pushes an image of the model mnist with weights of a seed, and returns its name.

@@ -12,6 +12,9 @@ import (
 	"github.com/faas-infer/faas-infer/provider"
 )
 
+// reasonRolledBack is the reason of the conditions Degraded and Accepted after a gradual rollout that was rolled back.
+const reasonRolledBack = "RolledBack"
+
 // outcome is the result of one generation of a spec: the reason of the condition Accepted,
 // and in Why the problem, "" for none.
 type outcome struct {
@@ -63,7 +66,7 @@ func degraded(ready metav1.Condition, rolled provider.RolloutSummary) metav1.Con
 	case ready.Status == metav1.ConditionFalse && ready.Reason != "InstancesMissing":
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, ready.Reason, ready.Message
 	case rolled.Failed != "" && rolled.Progress == "":
-		c.Status, c.Reason, c.Message = metav1.ConditionTrue, "RolledBack", oneLine(rolled.Failed)
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, reasonRolledBack, oneLine(rolled.Failed)
 	}
 	return c
 }

@@ -68,7 +68,7 @@ func (s *Objects) PutFunction(f store.Function) error {
 		var err error
 		if known {
 			f.Replicas = s.replicasAfter(before, f)
-			written, err = s.replace(ctx, before, f)
+			written, err = s.put(ctx, before, f)
 		} else {
 			written, err = s.create(ctx, f)
 		}
@@ -86,6 +86,37 @@ func (s *Objects) PutFunction(f store.Function) error {
 		known = err == nil
 	}
 	return busy(name)
+}
+
+// put makes the object before one of f, if that has not changed meanwhile. If a promoted deployment comes from the
+// object's own spec, the spec stays its owner's, and only gets its revision.
+func (s *Objects) put(ctx context.Context, before *v1alpha1.Function, f store.Function) (*v1alpha1.Function, error) {
+	if !f.Promoted {
+		return s.replace(ctx, before, f)
+	}
+	r, err := s.record(before)
+	if err == nil && stamped(before, r) {
+		return s.replace(ctx, before, f)
+	}
+	if carried, same := carriedBy(before, f); same {
+		return s.merge(ctx, before, managerLeader, stamp(f.Revision, hash(f), f.UpdatedAt, carried), nil)
+	}
+	if c := meta.FindStatusCondition(before.Status.Conditions, v1alpha1.ConditionAccepted); c != nil && c.Reason == reasonRolledBack {
+		return s.replace(ctx, before, f) // The object's own spec has been tried.
+	}
+	return nil, web.Refuse(http.StatusConflict, "another client changed function %s meanwhile", f.Deployment.Service)
+}
+
+// carriedBy reports whether an object's spec is f's deployment but for annotations of its image. It returns these as
+// [v1alpha1.ImageAnnotation].
+func carriedBy(object *v1alpha1.Function, f store.Function) (carried string, same bool) {
+	d := object.Spec.Deployment(object.Name, object.Namespace)
+	var whole map[string]string
+	if f.Deployment.Annotations != nil {
+		whole = *f.Deployment.Annotations
+	}
+	_, added, err := provider.Complete(&d, whole)
+	return v1alpha1.Carried(added), err == nil && store.Hash(d) == hash(f)
 }
 
 // busy refuses a change of a function that other clients have changed maxTries times meanwhile.

@@ -3,6 +3,7 @@ package objects
 import (
 	"context"
 	"encoding/json"
+	"errors"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,6 +46,12 @@ func (w *watcher) revise(ctx context.Context, key string, f *v1alpha1.Function, 
 	if unread != nil {
 		w.log.Warn().Str("function", f.Name+"."+f.Namespace).Err(unread).Msg("the image's annotations could not be read; the provider tries again")
 	}
+	if w.RollOut != nil {
+		gradual, err := w.RollOut(ctx, d)
+		if gradual {
+			return w.rollsOut(key, f, err)
+		}
+	}
 	revision, err := w.NextRevision()
 	if err != nil {
 		return true
@@ -57,6 +64,22 @@ func (w *watcher) revise(ctx context.Context, key string, f *v1alpha1.Function, 
 		}
 		w.Decisions.Add(w.now(), provider.FullName(f.Name, f.Namespace), kind, decisions.Fields{Image: d.Image, Revision: revision, Previous: r.Revision})
 	}
+	return again
+}
+
+// rollsOut notes that a spec is rolled out gradually, or why it is not. The deployment accepted last goes on serving.
+// The spec gets its revision when it takes over.
+func (w *watcher) rollsOut(key string, f *v1alpha1.Function, err error) (again bool) {
+	o := outcome{Generation: f.Generation, Reason: "RollingOut"}
+	switch tried := new(provider.RolledBack); {
+	case errors.Is(err, provider.ErrArriving):
+		return true
+	case errors.As(err, &tried):
+		o.Reason, o.Why = reasonRolledBack, err.Error()
+	case err != nil:
+		o.Reason, o.Why, again = "Refused", err.Error(), true // It may be accepted later.
+	}
+	w.setOutcome(key, o)
 	return again
 }
 

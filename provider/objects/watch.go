@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	openfaas "github.com/openfaas/faas-provider/types"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -43,6 +44,9 @@ type Watching struct {
 	Problem func(name string) string
 	// Rollout returns how a function's rollouts do, by its full name; nil for none.
 	Rollout func(name string) provider.RolloutSummary
+	// RollOut begins the gradual rollout of a deployment that kubectl has made, with its image's annotations, as
+	// provider.Rollouts.Begin; nil applies all at once. Only the leader calls it.
+	RollOut func(ctx context.Context, d openfaas.FunctionDeployment) (gradual bool, err error)
 	// Resolved returns what a revision of a function, by its full name, has found in its
 	// image; nil, and nil results, mean nothing.
 	Resolved func(name string, revision uint64) *v1alpha1.ResolvedImage
@@ -210,6 +214,9 @@ func (w *watcher) sync(ctx context.Context, key string) (again bool) {
 		return false // The leader gives it a revision, and the watch brings it again.
 	}
 	again = w.adopt(ctx, key, f, r)
+	if w.Leading() && (Revisions{w.Objects}).forgetTried(ctx, f) != nil {
+		again = true // The object has changed meanwhile, or the API server is away.
+	}
 	if f.Annotations[v1alpha1.ImageAnnotation] == v1alpha1.Unread && w.Leading() {
 		again = w.revise(ctx, key, f, r) || again
 	}

@@ -80,6 +80,8 @@ type Group struct {
 	ordinary atomic.Pointer[Ordinary]
 	// counter counts requests for other replicas, nil before [Rates.Attach].
 	counter atomic.Pointer[RateCounter]
+	// follower splits requests as the leader says, nil before [Rollouts.Attach].
+	follower atomic.Pointer[RolloutFollower]
 	// own holds this replica's dispatchers by function.
 	own   sync.Map
 	kick  chan struct{}

@@ -23,13 +23,14 @@ import (
 const Prefix = "/system/peer/"
 
 const (
-	invokePath = Prefix + "invoke/"
-	loadsPath  = Prefix + "loads"
-	wakePath   = Prefix + "wake"
-	drainPath  = Prefix + "drain"
-	parkPath   = Prefix + "park"
-	servePath  = Prefix + "serve"
-	ratePath   = Prefix + "rate/"
+	invokePath   = Prefix + "invoke/"
+	loadsPath    = Prefix + "loads"
+	wakePath     = Prefix + "wake"
+	drainPath    = Prefix + "drain"
+	parkPath     = Prefix + "park"
+	servePath    = Prefix + "serve"
+	ratePath     = Prefix + "rate/"
+	rolloutsPath = Prefix + "rollouts"
 
 	decisionsPath = Prefix + "decisions"
 )
@@ -48,6 +49,7 @@ func (g *Group) routes() http.Handler {
 	mux.HandleFunc("POST "+parkPath, g.withLocal(servePark))
 	mux.HandleFunc("POST "+servePath, g.withLocal(serveServe))
 	mux.HandleFunc("POST "+ratePath+"{name}", NewRates(g).serve)
+	mux.HandleFunc("POST "+rolloutsPath, NewRollouts(g, g.leading).serve)
 	handle := func(w http.ResponseWriter, r *http.Request) {
 		if err := web.RefuseCallback(r); err != nil {
 			web.WriteError(w, err)

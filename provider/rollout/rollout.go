@@ -72,11 +72,18 @@ func (s Side) since(before Side) Side {
 	return Side{s.Answered - before.Answered, s.Missed - before.Missed, s.Failed - before.Failed}
 }
 
+// Plus returns the counts of two replicas together.
+func (s Side) Plus(other Side) Side {
+	return Side{s.Answered + other.Answered, s.Missed + other.Missed, s.Failed + other.Failed}
+}
+
 // Seen is what is known of a rollout at one time. Counts are since it began.
 type Seen struct {
 	// Ready: the candidate has an instance that can answer. Problem is what its function reports, "" for nothing.
 	Ready   bool
 	Problem string
+	// NoRoom: the problem is that no node has room for it, which may pass.
+	NoRoom bool
 	// Stable and Candidate are the counts of both sides.
 	Stable, Candidate Side
 	// Compared are the mirrored requests whose answers were compared, Different those whose answers differ.
@@ -143,6 +150,18 @@ type Action struct {
 
 // Begin returns the state of a rollout that begins.
 func Begin(now time.Time) State { return State{Phase: Starting, Began: now, Since: now} }
+
+// Resume returns the state of a rollout that another replica has decided about until now: the step begins anew, with
+// the counts in seen. A promotion that has not taken place needs its last step's evidence again.
+func Resume(phase Phase, step int, began time.Time, p Plan, seen Seen, now time.Time) State {
+	s := Begin(began)
+	if phase == Promoting {
+		phase = Sharing
+	}
+	s.enter(phase, max(0, min(step, len(p.Steps)-1)), seen, now)
+	s.last, s.ready = seen.Candidate, phase != Starting
+	return s
+}
 
 // Share returns the part of the requests in percent that the candidate gets.
 func (s State) Share(p Plan) int {
@@ -244,13 +263,16 @@ func (s *State) neverReady(p Plan, seen Seen, now time.Time) string {
 	if seen.Ready {
 		return ""
 	}
-	if seen.Problem == "" {
+	if seen.Problem == "" || seen.NoRoom {
 		s.troubled = time.Time{}
 	} else if s.troubled.IsZero() {
 		s.troubled = now
 	}
 	if !s.troubled.IsZero() && now.Sub(s.troubled) >= troublePatience {
 		return "it has no ready instance: " + seen.Problem
+	}
+	if now.Sub(s.Began) >= p.Patience && seen.Problem != "" {
+		return fmt.Sprintf("it has no ready instance after %s: %s", p.Patience, seen.Problem)
 	}
 	if now.Sub(s.Began) >= p.Patience {
 		return fmt.Sprintf("it has no ready instance after %s", p.Patience)

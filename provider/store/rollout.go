@@ -29,6 +29,8 @@ type RolloutEnd struct {
 	Revision uint64    `json:"revision"`
 	Image    string    `json:"image"`
 	At       time.Time `json:"at"`
+	// Hash identifies what the revision was to run, without what its deployment says of its rollout.
+	Hash string `json:"hash,omitempty"`
 	// Promoted: the revision took over. Otherwise it was removed.
 	Promoted bool `json:"promoted"`
 	// Why is the reason, a clause for people.

@@ -39,6 +39,8 @@ type Function struct {
 	// Replicas is the number of instances to keep even without load: the larger of
 	// the scale route's number and the deployment's minimum.
 	Replicas uint64 `json:"replicas"`
+	// Promoted says that it was a candidate: a store must not replace a deployment that the server has not seen by it.
+	Promoted bool `json:"-"`
 }
 
 // Hash returns the SHA-256 of the whole deployment in hexadecimal digits.

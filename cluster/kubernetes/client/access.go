@@ -60,6 +60,7 @@ func Needs() []Need {
 		{Functions, "", "pods/log", []string{"get"}, "faas-cli logs"},
 		{Functions, "", "events", []string{"create", "patch"}, "saying what was decided about a function, and why it is not served"},
 		{Functions, "apps", "deployments", []string{"create", "patch", "delete"}, "ordinary functions"},
+		{Functions, "apps", "controllerrevisions", []string{"list", "create", "delete"}, "the history of functions' revisions"},
 		{Functions, "", "services", []string{"get", "create", "patch", "delete"}, "ordinary functions"},
 		{Provider, "", "configmaps", append([]string{"create", "patch", "delete"}, watch...), "what is learned of functions"},
 		{Provider, "coordination.k8s.io", "leases", []string{"get", "create", "update"}, "electing a leader"},

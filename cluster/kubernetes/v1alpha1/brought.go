@@ -3,6 +3,7 @@ package v1alpha1
 import (
 	"encoding/json"
 	"maps"
+	"strconv"
 )
 
 // Brought returns the annotations in the image of the function's latest revision, nil for
@@ -40,6 +41,16 @@ func (f *Function) Completed() *Function {
 	maps.Copy(brought, f.Spec.Annotations)
 	with.Spec.Annotations = brought
 	return &with
+}
+
+// Knows reports whether the object has been written with a revision or a later one. One without a revision, which the
+// provider has not written, knows all.
+func (f *Function) Knows(revision uint64) bool {
+	if was := f.Status.Deployed; was != nil && was.Revision == revision {
+		return true
+	}
+	n, err := strconv.ParseUint(f.Annotations[RevisionAnnotation], 10, 64)
+	return err != nil || n >= revision
 }
 
 // At returns the function with the spec of a revision if the object still has that, and

@@ -46,6 +46,8 @@ const (
 	Unread          = "unread"
 	// DeployedAnnotation is the time of the latest deployment, RFC 3339.
 	DeployedAnnotation = "faas-infer.dev/deployed-at"
+	// RolloutAnnotation is how the latest gradual rollout of the function ended, as JSON.
+	RolloutAnnotation = "faas-infer.dev/rollout"
 	// InstancesAnnotation is the number that the provider wrote last to spec.instances. Another
 	// number there is somebody else's, see [Function.Scaled].
 	InstancesAnnotation = "faas-infer.dev/instances"
