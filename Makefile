@@ -129,6 +129,12 @@ test-karpenter: kubernetes ## Build Karpenter, and test that it adds and removes
 	@$(TIMED) "Karpenter" scripts/karpenter.sh >/dev/null
 	@FAAS_INFER_KARPENTER=1 go test -vet=off -count=1 -v -run Karpenter ./e2e/kubernetes/backend
 
+# Traefik takes minutes to build, too.
+.PHONY: test-ingress
+test-ingress: kubernetes onnxruntime faas-cli ## Build Traefik, and test that it leads to the provider by the chart's Ingress and HTTPRoute
+	@$(TIMED) "Traefik" scripts/traefik.sh >/dev/null
+	@FAAS_INFER_TRAEFIK=1 go test -vet=off -count=1 -v -run TestControllerLeadsToProvider ./e2e/kubernetes
+
 # The tests that it skips are those of the papers' rooms.
 .PHONY: test-without-papers
 test-without-papers: ready faas-cli chromium axe python ## Run the end-to-end tests of the core on a program without the papers' rooms

@@ -7,7 +7,7 @@ set -euo pipefail
 # module, version, checksum in sum.golang.org, files in the module
 parts=(
 	"github.com/prometheus-operator/prometheus-operator 0.85.0 h1:M5xLCLEoaW2IJfnuCwFzzpL+jSVQu3KGT84Pye+fW8s= example/prometheus-operator-crd/monitoring.coreos.com_{podmonitors,servicemonitors,prometheusrules}.yaml"
-	"sigs.k8s.io/gateway-api 1.6.3 h1:lKpJa5bGlraC/QeACvCpsHLdmO6y0iKfzVl6gzaFEYc= config/crd/standard/gateway.networking.k8s.io_httproutes.yaml"
+	"sigs.k8s.io/gateway-api 1.6.3 h1:lKpJa5bGlraC/QeACvCpsHLdmO6y0iKfzVl6gzaFEYc= config/crd/standard/gateway.networking.k8s.io_{backendtlspolicies,gatewayclasses,gateways,grpcroutes,httproutes,referencegrants}.yaml"
 	"github.com/cert-manager/cert-manager 1.21.2 h1:UWgoYM+KLNtRlqmoWOKjKBOBUPVHeepQ6/ac3ERJW68= deploy/crds/cert-manager.io_{certificates,issuers}.yaml"
 )
 version=$(for part in "${parts[@]}"; do
@@ -28,7 +28,8 @@ usage() {
 		and prints that path. Does nothing if it is there already. To fetch them again, remove
 		the directory. All three are under the Apache License 2.0; none is shipped.
 
-		Only a test needs them: go test -run TestChartApplies ./e2e/kubernetes/install.
+		Only tests need them: go test -run TestChartApplies ./e2e/kubernetes/install, and
+		make test-ingress.
 
 		Environment:
 		  XDG_CACHE_HOME  where caches live, default ~/.cache
@@ -39,7 +40,7 @@ usage() {
 	EOF
 }
 
-present() { [[ -f "$dir/cert-manager.io_issuers.yaml" ]]; }
+present() { [[ -f "$dir/cert-manager.io_issuers.yaml" && -f "$dir/gateway.networking.k8s.io_gateways.yaml" ]]; }
 
 build() {
 	local part module number sum files file source

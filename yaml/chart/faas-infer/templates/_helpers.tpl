@@ -112,7 +112,7 @@ loadBalancerSourceRanges: {{- toYaml . | nindent 2 }}
 externalTrafficPolicy: {{ . }}
 {{- end }}
 ports:
-  - {name: http, port: {{ .port }}, targetPort: http{{ with .nodePort }}, nodePort: {{ . }}{{ end }}}
+  - {name: http, port: {{ .port }}, targetPort: http{{ with .nodePort }}, nodePort: {{ . }}{{ end }}{{ with .appProtocol }}, appProtocol: {{ . }}{{ end }}}
 {{- end }}
 {{- end }}
 
