@@ -33,6 +33,8 @@ func (e *entry) await() {
 	unseen := time.NewTimer(unseenTimeout)
 	defer unseen.Stop()
 	pause := minProbePause
+	feeding := e.newFeeding()
+	defer feeding.stop()
 	var stuck stuck
 	for {
 		s := e.snapshot()
@@ -49,6 +51,9 @@ func (e *entry) await() {
 			limit, running = b.options.StartTimeout, true
 			timeout.Reset(limit)
 		}
+		if running && s.address != "" {
+			feeding.begin(s.address)
+		}
 		var ask <-chan time.Time
 		if s.address != "" && !seen.Stuck {
 			if b.prober.Ask(b.ctx, s.address, podspec.ReadyPath) {
@@ -62,6 +67,11 @@ func (e *entry) await() {
 			return
 		case <-s.changed:
 		case <-ask:
+		case <-feeding.sent:
+			timeout.Reset(limit) // Large models take long.
+		case err := <-feeding.failed:
+			e.fail(err.Error(), removeGrace)
+			return
 		case <-stuck.expired():
 		case <-unseen.C:
 			if s.pod == nil {

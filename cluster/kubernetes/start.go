@@ -102,6 +102,9 @@ func (b *Backend) plan(spec cluster.InstanceSpec) (podspec.ModelPlan, error) {
 	if b.options.Copies != nil {
 		p.Copies = b.options.Copies(spec)
 	}
+	if b.options.Content != nil {
+		p.Content = b.options.Content(spec)
+	}
 	return p, nil
 }
 
