@@ -107,7 +107,8 @@ func TestModelByURI(t *testing.T) {
 			in, err = f.newInstance(t, name, known)
 			return err
 		})
-		t.Logf("instance %d of %s is ready %v after it was asked for, start %.0f ms, of which the model %.0f ms", n, name, time.Since(began).Round(10*time.Millisecond), in.StartMS, in.LoadMS)
+		t.Logf("instance %d of %s is ready %v after it was asked for, start %.0f ms, of which the model %.0f ms", n, name,
+			time.Since(began).Round(10*time.Millisecond), in.StartMS, in.LoadMS)
 		return append(known, in)
 	}
 	all := grown("first", 1, nil)
@@ -128,17 +129,20 @@ func TestModelByURI(t *testing.T) {
 		t.Error(err)
 	}
 
-	// Another provider, which has nothing, and no server.
+	// The next provider has the cache. There is no server any more, and nobody is asked: neither for another instance
+	// nor for another function with the same model.
 	f.killProvider()
 	server.Close()
-	url = f.provider(t, "without-state", append(arguments[:len(arguments)-1:len(arguments)-1], t.TempDir())...)
-	all = grown("first", 3, all)
-	if strings.Contains(all[2].log, "received the model") {
-		t.Errorf("the third pod's log is\n%s", all[2].log)
+	url = f.provider(t, "next", arguments...)
+	f.kubectl(t, "", "-n", "openfaas-fn", "scale", "function", "first", "--replicas", "3")
+	var third instanceOf
+	await(t, "the third instance", func() (err error) {
+		third, err = f.newInstance(t, "first", all)
+		return err
+	})
+	if strings.Contains(third.log, "received the model") {
+		t.Errorf("the third pod's log is\n%s", third.log)
 	}
-	// The first one's state has the model for another function: neither is anything asked for. Its pods have no copies.
-	f.killProvider()
-	url = f.provider(t, "with-state", append(arguments, "--copies", "nobody")...)
 	uri = server.URL + "/model.onnx#sha256=" + server.sum
 	other := grown("second", 1, nil)
 	if !strings.Contains(other[0].log, "received the model") {
