@@ -115,6 +115,11 @@ func TestShared(t *testing.T) {
 	if err := Send(t.Context(), half.client(), first.server.URL, s, nil); err == nil {
 		t.Error("the connection did not break")
 	}
+	for end := time.Now().Add(time.Minute); first.State().From == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("nothing has arrived")
+		}
+	}
 	first.end()
 	awaitNeed(t, second, NeedsIndex)
 	var sent int64

@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/faas-infer/faas-infer/filelock"
@@ -69,6 +70,8 @@ type Receiver struct {
 	// turn holds a token while nothing is received.
 	turn chan struct{}
 	done chan struct{}
+	// leaving: Wait returns, so nothing more is taken.
+	leaving atomic.Bool
 
 	mu sync.Mutex
 	// lock is held by the process that receives.
@@ -156,6 +159,7 @@ func (r *Receiver) Wait(ctx context.Context) (string, error) {
 
 // close ends receiving.
 func (r *Receiver) close() {
+	r.leaving.Store(true)
 	<-r.turn // What is being received ends first: its connection has a deadline.
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -353,6 +357,10 @@ func (r *Receiver) putBytes(w http.ResponseWriter, q *http.Request) error {
 		switch {
 		case errors.Is(err, io.EOF):
 			return nil
+		case r.State().Needs == NeedsNothing:
+			return nil
+		case r.leaving.Load():
+			return errors.New("the instance is being stopped")
 		case err != nil:
 			return fmt.Errorf("read what the provider sends: %w", err)
 		}
