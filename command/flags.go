@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/url"
 	"os"
@@ -67,8 +68,8 @@ type ProviderFlags struct {
 	noCgroups, measure, park                  bool
 	modelSources                              []string
 	modelsLimit                               string
-	// downloads are what modelsLimit and modelSources say.
-	downloads bundles.DownloadOptions
+	// Downloads configures the models that functions name by URIs. A platform sets its Claims before Serve.
+	Downloads bundles.DownloadOptions
 	logLevel  string
 	infless   inflessFlags
 	// accessKeys is a file with the keys of those who may call functions, "" for none.
@@ -88,8 +89,6 @@ type ProviderFlags struct {
 func (f *ProviderFlags) register(flags *pflag.FlagSet) {
 	f.Register(flags)
 	flags.StringVar(&f.bundles, "bundles", "", "directory of the bundles that images name (default STATE/bundles)")
-	flags.StringSliceVar(&f.modelSources, "model-sources", nil, "hosts (minio.example.com, .example.com), networks (10.0.0.0/8) and directories (/srv/models) from which models may come by URI, beside hosts with public addresses")
-	flags.StringVar(&f.modelsLimit, "models-size", "20Gi", "maximum size of the models that were downloaded by URI; beyond it, those that no function uses are removed, least recently used first")
 	flags.StringVar(&f.functionSecrets, "function-secrets", "", "directory with the functions' secrets, one file NAMESPACE/NAME each (default STATE/function-secrets)")
 	flags.IntSliceVar(&f.cores, "cores", nil, "cores that instances may run on (default: all)")
 	flags.StringSliceVar(&f.gpus, "gpus", []string{allGPUs}, "GPUs that instances may use: auto for all that there are, none, or indexes and UUIDs of GPUs and MIG instances")
@@ -103,6 +102,8 @@ func (f *ProviderFlags) Register(flags *pflag.FlagSet) {
 	f.given = flags.Changed
 	flags.StringVar(&f.listen, "listen", "127.0.0.1:8080", "address of the provider's HTTP interface")
 	flags.BoolVar(&f.behindGateway, "behind-gateway", false, "a stock gateway in front of the provider has the metrics gateway_…, so leave them out")
+	flags.StringSliceVar(&f.modelSources, "model-sources", nil, "hosts (minio.example.com, .example.com), networks (10.0.0.0/8) and directories (/srv/models) from which models may come by URI, beside hosts with public addresses")
+	flags.StringVar(&f.modelsLimit, "models-size", "20Gi", "maximum size of the models that were downloaded by URI; beyond it, those that no function uses are removed, least recently used first")
 	flags.StringVar(&f.state, "state", "", "directory for functions, profiles, instances and logs (default $XDG_STATE_HOME/faas-infer)")
 	flags.StringVar(&f.prepared, "prepared", "", "directory of prepared models (default: the user's cache)")
 	flags.StringVar(&f.secrets, "secret-mount-path", "", "directory with basic-auth-user and basic-auth-password; without it the system routes need no credentials")
@@ -164,11 +165,12 @@ func (f *ProviderFlags) complete() error {
 	if err := checkCores(f.cores); err != nil {
 		return err
 	}
-	f.downloads.Dir = filepath.Join(f.state, "models")
-	if f.downloads.MaxBytes, err = annotation.ParseMemory(cmp.Or(f.modelsLimit, "20Gi")); err != nil {
+	f.Downloads.Dir = filepath.Join(f.state, "models")
+	if f.Downloads.MaxBytes, err = annotation.ParseMemory(cmp.Or(f.modelsLimit, "20Gi")); err != nil {
 		return fmt.Errorf("--models-size %q: it must be %w", f.modelsLimit, err)
 	}
-	if f.downloads.Sources, err = origin.ParseSources(f.modelSources); err != nil {
+	if f.Downloads.Sources, err = origin.ParseSources(slices.Concat(
+		f.modelSources, slices.Sorted(maps.Values(f.Downloads.Claims)))); err != nil {
 		return fmt.Errorf("--model-sources %w", err)
 	}
 	// Instances have another working directory.

@@ -27,6 +27,16 @@ type Fetcher interface {
 	Kept() ([]types.FunctionDeployment, error)
 }
 
+// DownloadingError is the error of a deployment whose model a controller downloads in the background. The deployment
+// must be tried again soon.
+type DownloadingError struct {
+	// Progress says how far it is, such as "120 of 500 MB are here".
+	Progress string
+}
+
+// Error implements error.
+func (e *DownloadingError) Error() string { return "the model is being downloaded: " + e.Progress }
+
 // fetchPatience is how long a deployment waits for its model before it is answered. faas-cli waits for 60 s.
 const fetchPatience = 20 * time.Second
 

@@ -35,6 +35,8 @@ func (e *entry) await() {
 	unseen := time.NewTimer(unseenTimeout)
 	defer unseen.Stop()
 	var addressed time.Time // since when it has had an address
+	feeding := e.newFeeding()
+	defer feeding.stop()
 	var stuck stuck
 	for {
 		s := e.snapshot()
@@ -50,6 +52,9 @@ func (e *entry) await() {
 		if seen.Running && !running {
 			limit, running = b.options.StartTimeout, true
 			timeout.Reset(limit)
+		}
+		if running && s.address != "" {
+			feeding.begin(s.address)
 		}
 		var ask <-chan time.Time
 		if s.address != "" && !seen.Stuck {
@@ -67,6 +72,11 @@ func (e *entry) await() {
 			return
 		case <-s.changed:
 		case <-ask:
+		case <-feeding.sent:
+			timeout.Reset(limit) // Large models take long.
+		case err := <-feeding.failed:
+			e.fail(err.Error(), removeGrace)
+			return
 		case <-stuck.expired():
 		case <-unseen.C:
 			if s.pod == nil {

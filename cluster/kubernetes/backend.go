@@ -13,6 +13,7 @@ package kubernetes
 import (
 	"context"
 	"errors"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -40,9 +41,11 @@ type Backend struct {
 	log      zerolog.Logger
 	selector labels.Selector
 	prober   *prober
-	meter    *usageMeter
-	events   *events.Queue
-	writes   writes
+	// feeder brings models to instances.
+	feeder *http.Client
+	meter  *usageMeter
+	events *events.Queue
+	writes writes
 	// noResize logs once that the cluster cannot resize pods, forbidden that the provider may not.
 	noResize, forbidden sync.Once
 
@@ -120,6 +123,7 @@ func New(ctx context.Context, options Options) (*Backend, error) {
 		options: options, selector: selector,
 		log:    options.Logger.With().Str("component", "cluster/kubernetes").Logger(),
 		prober: newProber(options.Dial),
+		feeder: newFeeder(options.Dial),
 		events: events.NewQueue(),
 		writes: make(writes, options.Parallel),
 

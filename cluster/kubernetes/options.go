@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -42,6 +43,12 @@ type Options struct {
 	// Copies returns the claim with the node's prepared copies for an instance, "" for none; nil for
 	// none at all.
 	Copies func(cluster.InstanceSpec) string
+	// Content returns the name of the model's content for an instance whose image does not have the model, ""
+	// for others; nil for none at all. Feed brings it to such an instance at an address, "http://IP:PORT", over
+	// connections of client, and calls sent with the bytes that are on their way. It returns nil when
+	// the instance has it, and an error that wraps [ErrNoContent] if it cannot be had.
+	Content func(cluster.InstanceSpec) string
+	Feed    func(ctx context.Context, client *http.Client, spec cluster.InstanceSpec, address string, sent func(int64)) error
 	// Certificate returns the files of the instances' certificate of now, as a Secret has them;
 	// nil for instances without TLS.
 	Certificate func() map[string][]byte

@@ -125,6 +125,9 @@ func (b *Backend) plan(spec cluster.InstanceSpec, owner *v1alpha1.Function) (pod
 	if b.options.Copies != nil {
 		p.Copies = b.options.Copies(spec)
 	}
+	if b.options.Content != nil {
+		p.Content = b.options.Content(spec)
+	}
 	return p, nil
 }
 

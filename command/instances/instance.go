@@ -247,6 +247,12 @@ func (f *Flags) run(c *cobra.Command, as Instance) error {
 			l.Close()
 		}
 	}()
+	if err := f.receive(ctx, listeners, logger); err != nil {
+		if ctx.Err() != nil {
+			return nil // It was stopped while it waited.
+		}
+		return err
+	}
 	s, err := open(ctx, logger)
 	switch {
 	case err != nil && ctx.Err() != nil:

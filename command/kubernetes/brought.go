@@ -48,8 +48,11 @@ func (i *images) resolve(ctx context.Context, d types.FunctionDeployment) (*imag
 }
 
 // brought implements [provider.Defaults]: it returns the annotations in the bundle of the
-// deployment's image.
+// deployment's image. The image of a function whose model has a URI need not exist.
 func (i *images) brought(ctx context.Context, d types.FunctionDeployment) (map[string]string, error) {
+	if isURI(d) {
+		return nil, nil
+	}
 	// The provider may read credentials only in namespaces of functions.
 	if allowed, err := i.platform.objects.AllowedNow(d.Namespace); err != nil || !allowed {
 		return nil, err

@@ -4,7 +4,10 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,6 +33,8 @@ type providerFlags struct {
 	leaseDuration                         time.Duration
 	pod, functions                        string
 	nodeSelector, pullPolicy, images      string
+	modelClaims                           map[string]string
+	modelImage                            string
 	plain, copies                         []string
 	user                                  int64
 	placeholders                          placeholderFlags
@@ -87,6 +92,8 @@ Functions and their pods stay when it ends.`,
 	flags.StringVar(&f.pullPolicy, "pull-policy", "Always", "when nodes pull ordinary functions' images: Always, IfNotPresent or Never; models' images are pulled by digest")
 	flags.StringVar(&f.images, "images", "", "directory that keeps the bundles of models' images (default STATE/images)")
 	flags.StringVar(&f.imagesLimit, "images-size", "8Gi", "maximum size of that directory; beyond it, bundles unused for an hour are evicted, least recently used first")
+	flags.StringVar(&f.modelImage, "model-image", "", "image in which models run that functions name by URI: faas-infer's base, such as registry.example.com/faas-infer/base:v1 (default none: such models are refused)")
+	flags.StringToStringVar(&f.modelClaims, "model-claims", nil, "claims that are mounted in the provider's pods, from which models may come by URIs pvc://CLAIM/PATH, such as models=/mnt/models")
 	flags.StringSliceVar(&f.plain, "plain-registry", nil, "registries that use plain HTTP, such as registry.local:5000")
 	flags.StringSliceVar(&f.copies, "copies", nil, "namespaces with the PersistentVolumeClaim "+copiesClaim+", by which the instances of a model on one node share one prepared copy")
 	flags.Int64Var(&f.user, "function-user", 0, "user ID of ordinary functions (default 12000; negative: the image's user)")
@@ -107,6 +114,15 @@ func (f *providerFlags) complete() error {
 	if !annotation.IsName(f.functions) {
 		return fmt.Errorf("--functions-namespace %q: it must be the name of a namespace, such as openfaas-fn", f.functions)
 	}
+	for _, claim := range slices.Sorted(maps.Keys(f.modelClaims)) {
+		if dir := f.modelClaims[claim]; !filepath.IsAbs(dir) || filepath.Clean(dir) != dir {
+			return fmt.Errorf("--model-claims %s=%s: it must be an absolute path, such as %[1]s=/mnt/%[1]s", claim, dir)
+		}
+	}
+	if f.modelClaims == nil {
+		f.modelClaims = map[string]string{}
+	}
+	f.Downloads.Claims = f.modelClaims
 	provider.DefaultNamespace, queue.DefaultNamespace = f.functions, f.functions
 	if f.imagesSize, err = resource.ParseQuantity(f.imagesLimit); err != nil || f.imagesSize.Sign() < 0 {
 		return fmt.Errorf("--images-size %q: it must be an amount of bytes, such as 8Gi", f.imagesLimit)

@@ -54,6 +54,8 @@ type images struct {
 	function func(full string) (*v1alpha1.Function, bool)
 	// own are the provider's credentials for registries, nil for none.
 	own authn.Keychain
+	// uris serves models that functions name by URIs.
+	uris *uris
 	// found has what the latest revisions have found in their images, by full name.
 	found memo[found]
 }
@@ -76,6 +78,17 @@ func (i *images) Models(ctx context.Context, f *provider.Function) (reference st
 			return "", nil, fmt.Errorf("image %q: %w", f.Deployment.Image, err)
 		}
 		return reference, models, nil
+	}
+	if f.Inference.Source != "" {
+		n, models, err := i.uris.listModels(ctx, f)
+		if err == nil {
+			models, err = i.withPlans(ctx, f, models)
+		}
+		if err != nil {
+			return "", nil, err
+		}
+		i.found.put(f.Name, n)
+		return n.image.Reference, models, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, pullTimeout)
 	defer cancel()
@@ -130,7 +143,7 @@ func (i *images) Wanted(f *provider.Function, bundle string) string {
 	if f.Inference.Partition == "" {
 		return ""
 	}
-	return bundles.CutFor(f, bundle)
+	return bundles.CutFor(f, bundle+" "+f.Inference.Source)
 }
 
 // Improve implements [control.Improver]: it makes the plans of a function's models. It asks a registry only
@@ -155,10 +168,11 @@ func (i *images) cuttable(ctx context.Context, f *provider.Function) []control.M
 	return i.cutter.Suggestions(ctx, f, models)
 }
 
-// uncut returns a function's image and its models without the ways to cut them.
+// uncut returns a function's image and its models without the ways to cut them. The image is nil for a model by its URI.
 func (i *images) uncut(ctx context.Context, f *provider.Function) (b *image.Bundle, models []control.Model, err error) {
 	if f.Inference.Source != "" {
-		return nil, nil, annotation.SourceError(f.Inference.Source, "a provider on Kubernetes cannot serve a model by its URI yet; put the model into the function's image, and name its file")
+		_, models, err = i.uris.listModels(ctx, f)
+		return nil, models, err
 	}
 	keychain, err := i.keychain(ctx, f.Deployment)
 	if err != nil {

@@ -105,6 +105,9 @@ func (p *platform) Open(ctx context.Context, b command.Base) (parts command.Part
 	}
 	parts.Rollouts, parts.Revisions = p.rollouts(), objects.Revisions{Objects: p.objects}
 	parts.Logs = podlogs.Source{Client: p.core, Logger: b.Log}
+	if f := p.flags; f.modelImage != "" {
+		parts.Fetcher = p.images.uris.downloads
+	}
 	parts.Serve = func(ctx context.Context, s *provider.Server) { p.serve(ctx, s, controller) }
 	parts.Wrap = p.routes
 	return parts, nil
@@ -197,9 +200,11 @@ func (p *platform) openControllers(opening context.Context) (command.Controller,
 	if err != nil {
 		return nil, err
 	}
+	byURI := &uris{platform: p, downloads: bundles.NewDownloads(f.Downloads, p.secrets, p.objects.Functions), image: f.modelImage}
 	p.backend, err = kubernetes.New(opening, kubernetes.Options{
 		Client: p.core, Metrics: p.metrics, Namespaces: nil, Functions: p.objects.Lookup, Profiles: p.profiles,
 		Args: f.instanceArguments, Copies: f.copiesClaim, Local: f.instances.local, Grace: instanceGrace, NodeSelector: f.nodeSelector, Certificate: certificate, Logger: b.Log,
+		Content: contentOf, Feed: byURI.feed,
 	})
 	if err != nil {
 		return nil, err
@@ -214,6 +219,7 @@ func (p *platform) openControllers(opening context.Context) (command.Controller,
 	local := f.Models()
 	models := &imageModels{local: local, root: f.imageDir()}
 	p.images = &images{platform: p, models: models, alike: local.Alike, cutter: p.cutter(models), function: p.objects.Lookup}
+	p.images.uris, byURI.models = byURI, models
 	if p.images.own, err = f.credentials.keychain(b.Log); err != nil {
 		return nil, err
 	}
@@ -310,6 +316,7 @@ func (p *platform) serve(ctx context.Context, s *provider.Server, c command.Cont
 	p.watching.Go(func() { p.publishYardstick(ctx) })
 	p.watching.Go(func() { p.collect(ctx) })
 	p.watching.Go(func() { p.renew(ctx) })
+	p.watching.Go(func() { p.images.uris.tidy(ctx) })
 	if p.placeholders != nil {
 		p.watching.Go(func() { p.placeholders.Run(ctx) })
 	}
@@ -320,7 +327,7 @@ func (p *platform) close() error {
 	p.watching.Wait()
 	var err error
 	if p.images != nil {
-		err = p.images.cutter.Close()
+		err = errors.Join(p.images.cutter.Close(), p.images.uris.downloads.Close())
 	}
 	switch {
 	case p.sets != nil: // It closes the backend.

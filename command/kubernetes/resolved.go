@@ -76,12 +76,20 @@ func (i *images) note(f *provider.Function, b *image.Bundle, models []control.Mo
 // the status has none, or lacks the weights of a model that may be cut.
 func (i *images) recorded(f *provider.Function) (reference string, models []control.Model, ok bool) {
 	was, accepted := i.accepted(f)
-	if !accepted || was.Resolved == nil || !plausible(was.Resolved, f.Deployment.Image) {
+	r := was.Resolved
+	byURI := f.Inference.Source != ""
+	if !accepted || r == nil || !byURI && !plausible(r, f.Deployment.Image) {
 		return "", nil, false
 	}
-	r := was.Resolved
 	if f.Inference.Partition != "" && slices.ContainsFunc(r.Models, func(m v1alpha1.ResolvedModel) bool { return m.Weights <= 0 }) {
 		return "", nil, false
+	}
+	if byURI {
+		n, models, ok := i.uris.recorded(f, *r)
+		if ok {
+			i.found.put(f.Name, n)
+		}
+		return r.Reference, models, ok
 	}
 	n := found{revision: f.Revision, image: *r}
 	for _, m := range r.Models {
@@ -117,12 +125,15 @@ func plausible(r *v1alpha1.ResolvedImage, of string) bool {
 	if err != nil || version.DigestStr() != r.Digest || version.Context().Name() != deployed.Context().Name() {
 		return false
 	}
-	for _, m := range r.Models {
-		if m.Hash == "" || !filepath.IsLocal(m.File) {
-			return false
-		}
-	}
-	return len(r.Models) > 0 && path.IsAbs(r.Directory) && !strings.Contains(r.Directory, "@")
+	return areLocal(r.Models) && path.IsAbs(r.Directory) && !strings.Contains(r.Directory, "@")
+}
+
+// areLocal reports whether there are models, with hashes, whose files do not lead out of their directory.
+func areLocal(models []v1alpha1.ResolvedModel) bool {
+	lacking := slices.ContainsFunc(models, func(m v1alpha1.ResolvedModel) bool {
+		return m.Hash == "" || !filepath.IsLocal(m.File)
+	})
+	return len(models) > 0 && !lacking
 }
 
 // fetch brings the bundle of a deployment's image to this machine.

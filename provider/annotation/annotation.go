@@ -516,15 +516,13 @@ func (in *Inference) set(key, value string) (err error) {
 
 // modelSource refuses what is no URI of a model.
 func modelSource(value string) (string, error) {
-	if u, err := source.Parse(value); err != nil {
+	if _, err := source.Parse(value); err != nil {
 		shown, _, _ := strings.Cut(value, "?") // The rest may be a credential, and so may what is before an @.
 		if scheme, rest, _ := strings.Cut(shown, "://"); strings.Contains(rest, "@") && !strings.HasPrefix(scheme, source.HF) {
 			_, rest, _ = strings.Cut(rest, "@")
 			shown = scheme + "://…@" + rest
 		}
 		return "", &Error{Key: InferModel, Value: shown, Why: err.Error(), Example: "https://models.example.com/resnet50.onnx"}
-	} else if u.Scheme == source.PVC {
-		return "", &Error{Key: InferModel, Value: u.String(), Why: "pvc:// cannot be served yet; copy the model to a server of S3 or HTTP", Example: "s3://models/resnet50.onnx"}
 	}
 	return value, nil
 }

@@ -27,7 +27,6 @@ func TestModelSource(t *testing.T) {
 		"ftp://x/m.onnx":                         "begin with https://",
 		"https://x/?token=hush":                  "must name a file",
 		"https://me:hush@x.example.com/m.onnx":   "secret",
-		"pvc://claim/m.onnx":                     "cannot be served yet",
 		"https://x.example.com/m.onnx#sha256=ab": "64 hexadecimal",
 	} {
 		_, err := Parse(of(text))

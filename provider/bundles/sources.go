@@ -37,6 +37,7 @@ type Secrets interface {
 // server.
 type Downloads struct {
 	dir     string
+	claims  map[string]string
 	cache   *fetch.Cache
 	secrets Secrets
 	// stored lists the stored functions.
@@ -66,12 +67,15 @@ type DownloadOptions struct {
 	// MaxBytes bounds the cache, Sources says what may be asked beside public addresses.
 	MaxBytes int64
 	Sources  origin.Sources
+	// Claims has the directories in which claims of Kubernetes are mounted, by name; nil for none. Sources must allow
+	// them.
+	Claims map[string]string
 }
 
 // NewDownloads opens a directory of downloads. It makes it when something is downloaded. functions lists the stored
 // functions, whose models stay.
 func NewDownloads(o DownloadOptions, secrets Secrets, functions func(namespace string) ([]store.Function, error)) *Downloads {
-	d := &Downloads{dir: o.Dir, secrets: secrets, stored: functions}
+	d := &Downloads{dir: o.Dir, claims: o.Claims, secrets: secrets, stored: functions}
 	d.cache = fetch.Open(fetch.Options{Dir: o.Dir, MaxBytes: o.MaxBytes, Sources: o.Sources, InUse: d.inUse})
 	return d
 }
@@ -105,6 +109,9 @@ func (d *Downloads) fetch(ctx context.Context, f types.FunctionDeployment, in an
 	if err != nil {
 		return fetch.Entry{}, annotation.SourceError("", err.Error())
 	}
+	if u, err = mounted(d.claims, u); err != nil {
+		return fetch.Entry{}, annotation.SourceError(in.Source, err.Error())
+	}
 	with, err := d.credentials(f)
 	if err != nil {
 		return fetch.Entry{}, &annotation.Error{Key: "secrets", Value: strings.Join(f.Secrets, ", "), Why: err.Error()}
@@ -134,6 +141,17 @@ func (d *Downloads) credentials(f types.FunctionDeployment) (origin.Credentials,
 
 // open returns the bundle of a revision whose model comes from a URI. It asks no server and downloads nothing.
 func (d *Downloads) open(_ context.Context, f *provider.Function) (*bundle.Bundle, error) {
+	e, err := d.entryOf(f, d.earlier)
+	if err != nil {
+		return nil, err
+	}
+	return bundle.OpenDir(e.Dir)
+}
+
+// entryOf returns the content of a revision, and pins it. before finds that of a revision that has no pin, and for
+// which no deployment has fetched one.
+func (d *Downloads) entryOf(f *provider.Function,
+	before func(f *provider.Function, key string) string) (fetch.Entry, error) {
 	key := deploymentKey(f.Deployment)
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -148,32 +166,36 @@ func (d *Downloads) open(_ context.Context, f *provider.Function) (*bundle.Bundl
 		case fetched.entry != "" && !fetched.pinned:
 			entry = fetched.entry
 		default:
-			entry = d.earlier(f, key)
+			entry = before(f, key)
 		}
 	}
 	e, here := d.cache.Entry(entry)
 	if !here {
-		return nil, annotation.SourceError(f.Inference.Source, "this revision's content is not on this machine, or "+
-			"nobody knows which it is; deploy it again")
+		return fetch.Entry{}, annotation.SourceError(f.Inference.Source, "this revision's content is not on this "+
+			"machine, or nobody knows which it is; deploy it again")
 	}
 	if !pinned {
-		if err := d.write(d.pinFile(pinName(f.Name, f.Revision)), []byte(e.Name+"\n"+key)); err != nil {
-			return nil, err
+		if err := d.pin(f, e.Name); err != nil {
+			return fetch.Entry{}, err
 		}
 		if fetched.entry != "" {
 			d.brought[key] = brought{fetched.entry, time.Now(), true}
 		}
 	}
-	return bundle.OpenDir(e.Dir)
+	return e, nil
+}
+
+// pin notes the content of a revision.
+func (d *Downloads) pin(f *provider.Function, entry string) error {
+	return d.write(d.pinFile(pinName(f.Name, f.Revision)), []byte(entry+"\n"+deploymentKey(f.Deployment)))
 }
 
 // earlier returns the content of the candidate that a revision was, or else of the earlier revisions of an equal
 // deployment; "" if there is none, or if those differ: nobody knows then which of them is meant.
 func (d *Downloads) earlier(f *provider.Function, key string) string {
 	base := baseName(f.Name)
-	name, namespace, _ := strings.Cut(base, ".")
-	if was, ok := d.readPin(pinName(provider.FullName(name+provider.CandidateSuffix, namespace), f.Revision)); ok {
-		return was.entry
+	if entry := d.ofCandidate(f, key); entry != "" {
+		return entry
 	}
 	entry := ""
 	for _, name := range d.pinNames() {
@@ -190,8 +212,15 @@ func (d *Downloads) earlier(f *provider.Function, key string) string {
 	return entry
 }
 
-// pin is what is noted of a revision: its content, and its [deploymentKey].
-type pin struct{ entry, deployment string }
+// ofCandidate returns the content of the candidate that a revision was, "" if it was none.
+func (d *Downloads) ofCandidate(f *provider.Function, _ string) string {
+	name, namespace, _ := strings.Cut(baseName(f.Name), ".")
+	was, _ := d.readPin(pinName(provider.FullName(name+provider.CandidateSuffix, namespace), f.Revision))
+	return was.entry
+}
+
+// revisionPin is what is noted of a revision: its content, and its [deploymentKey].
+type revisionPin struct{ entry, deployment string }
 
 // pinName is the name of a revision's pin.
 func pinName(function string, revision uint64) string {
@@ -207,7 +236,7 @@ func baseName(full string) string {
 // pinFile is where a pin is.
 func (d *Downloads) pinFile(name string) string { return filepath.Join(d.dir, "pins", name) }
 
-func (d *Downloads) readPin(name string) (p pin, ok bool) {
+func (d *Downloads) readPin(name string) (p revisionPin, ok bool) {
 	text, err := os.ReadFile(d.pinFile(name))
 	p.entry, p.deployment, _ = strings.Cut(string(text), "\n")
 	return p, err == nil

@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"fmt"
+	"github.com/faas-infer/faas-infer/model/source/origin"
 	"slices"
 	"strings"
 
@@ -74,7 +75,7 @@ func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider
 // secretFiles returns the files of the secrets that a deployment names, by secret name.
 func secretFiles(s Secrets, f *provider.Function) (map[string]string, error) {
 	files := make(map[string]string, len(f.Deployment.Secrets))
-	for _, name := range f.Deployment.Secrets {
+	for _, name := range secretsOf(f) {
 		file, err := s.File(f.Deployment.Namespace, name)
 		if err != nil {
 			return nil, err
@@ -84,12 +85,21 @@ func secretFiles(s Secrets, f *provider.Function) (map[string]string, error) {
 	return files, nil
 }
 
+// secretsOf lists the secrets that instances of a function get. Those for the server of its model stay with the
+// provider, which downloads the model.
+func secretsOf(f *provider.Function) []string {
+	if f.Inference.Source == "" {
+		return f.Deployment.Secrets
+	}
+	return slices.DeleteFunc(slices.Clone(f.Deployment.Secrets), origin.SecretCounts)
+}
+
 // secretVersions returns a text that changes when one of the function's secrets is replaced.
 // An instance keeps the values that it was started with, so a deployment after such a
 // change must restart it.
 func secretVersions(s Secrets, f *provider.Function) string {
 	var b strings.Builder
-	for _, name := range slices.Sorted(slices.Values(f.Deployment.Secrets)) {
+	for _, name := range slices.Sorted(slices.Values(secretsOf(f))) {
 		fmt.Fprintf(&b, "%s %s\n", name, s.Version(f.Deployment.Namespace, name))
 	}
 	return b.String()

@@ -67,6 +67,8 @@ const (
 	workers  = 8
 	firstTry = 200 * time.Millisecond
 	lastTry  = 2 * time.Minute
+	// downloadLook is the time between two looks whether a function's model is here.
+	downloadLook = time.Second
 )
 
 // managerLeader owns the fields that the leader writes: revisions and status.
@@ -238,6 +240,11 @@ func (w *watcher) adopt(ctx context.Context, key string, f *v1alpha1.Function, r
 	}
 	if errors.Is(err, provider.ErrArriving) {
 		return true
+	}
+	if still := new(provider.DownloadingError); errors.As(err, &still) {
+		w.setOutcome(key, outcome{Generation: f.Generation, Reason: "Downloading", Why: err.Error()})
+		w.queue.AddAfter(key, downloadLook)
+		return false
 	}
 	if w.setOutcome(key, outcome{Generation: f.Generation, Reason: "Refused", Why: err.Error()}) {
 		w.log.Warn().Str("function", f.Name+"."+f.Namespace).Err(err).Msg("a function changed from outside cannot be deployed")

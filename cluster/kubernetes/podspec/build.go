@@ -36,6 +36,8 @@ type ModelPlan struct {
 	// Copies is the PersistentVolumeClaim with the node's prepared copies of models, in the function's
 	// namespace; "" for none.
 	Copies string
+	// Content names the model's content, which the provider sends to the instance; "" if the image has the model.
+	Content string
 	// Certificate: it speaks TLS with the certificate in [CertificateSecret].
 	Certificate bool
 	// Local bounds what it takes of its node.
@@ -67,6 +69,9 @@ func Model(p ModelPlan) (*corev1.Pod, error) {
 	pod := &corev1.Pod{ObjectMeta: meta, Spec: skeleton(p, name)}
 	if p.Copies != "" {
 		addCopies(&pod.Spec, p)
+	}
+	if p.Content != "" {
+		addContent(&pod.Spec, p.Content)
 	}
 	addPair(pod, p.Spec)
 	if p.Certificate {

@@ -252,6 +252,10 @@ type ResolvedImage struct {
 	Digest    string `json:"digest"`
 	// Directory is the absolute path of the bundle in the image.
 	Directory string `json:"directory"`
+	// Entry is the content of a model that the function names by a URI, as caches of models name it. Content is its
+	// name as providers send it to instances. Reference is then the image that runs it. Otherwise both are "".
+	Entry   string `json:"entry,omitempty"`
+	Content string `json:"content,omitempty"`
 	// Platforms are those on which it runs, as "linux/amd64"; none if it does not say.
 	Platforms []string `json:"platforms,omitempty"`
 	// Models are what instances may load.

@@ -100,7 +100,8 @@ func Public(address netip.Addr) bool {
 func (s Sources) Check(u source.URI) error {
 	switch u.Scheme {
 	case source.PVC:
-		return errors.New("pvc:// is for functions on Kubernetes; on one machine use file://")
+		return errors.New("pvc:// is for a provider on Kubernetes that has the claim mounted (--model-claims); on one " +
+			"machine use file://")
 	case source.HTTP:
 		return s.checkPlain(u.Host, u.Sum)
 	}

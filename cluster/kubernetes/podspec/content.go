@@ -1,0 +1,26 @@
+package podspec
+
+import (
+	corev1 "k8s.io/api/core/v1"
+)
+
+const (
+	// ContentPath is the directory below which an instance finds a model that the provider sends to it.
+	ContentPath = "/var/lib/faas-infer/model"
+	// contentVariable names the content, and contentDirVariable the directory, for the instance's program.
+	contentVariable    = "FAAS_INFER_CONTENT"
+	contentDirVariable = "FAAS_INFER_CONTENT_DIR"
+	contentVolume      = "model"
+)
+
+// addContent gives the pod a directory for the model, which is not in its image. It is on the node's disk, and
+// empty if the pods of the function share the model in the directory of copies.
+func addContent(spec *corev1.PodSpec, name string) {
+	c := &spec.Containers[0]
+	spec.Volumes = append(spec.Volumes, corev1.Volume{Name: contentVolume,
+		VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
+	c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: contentVolume, MountPath: ContentPath})
+	// The deployment's own values do not replace these.
+	c.Env = append(c.Env, corev1.EnvVar{Name: contentVariable, Value: name},
+		corev1.EnvVar{Name: contentDirVariable, Value: ContentPath})
+}

@@ -1,0 +1,331 @@
+package kubernetes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"path"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/openfaas/faas-provider/types"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/cluster/kubernetes"
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/podspec"
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
+	"github.com/faas-infer/faas-infer/instance/engines"
+	"github.com/faas-infer/faas-infer/model/content"
+	"github.com/faas-infer/faas-infer/model/source/fetch"
+	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/provider/bundles"
+	"github.com/faas-infer/faas-infer/provider/children"
+	"github.com/faas-infer/faas-infer/provider/control"
+)
+
+const (
+	// contentMark stands between the path of a model and the name of its content, in the names of instances' models.
+	contentMark = "@content:"
+	// arrivalPatience is how long a deployment from outside waits for its model before it is tried again.
+	arrivalPatience = 2 * time.Second
+	// feedLook is the time between two looks at an instance that another replica feeds, and between two signs that a
+	// download for an instance goes on.
+	feedLook = time.Second
+)
+
+// uris serves models that functions name by URIs. The provider downloads them, and sends them to the instances, which
+// run an image without a model. No credential leaves the provider, and no instance asks it for anything.
+type uris struct {
+	platform  *platform
+	models    *imageModels
+	downloads *bundles.Downloads
+	// image is that of the instances, "" for none.
+	image string
+
+	mu sync.Mutex
+	// arrivals are the downloads for deployments from outside, by function and revision.
+	arrivals map[string]*arrival
+	// contents has what instances get, by the content's name.
+	contents map[string]*placed
+}
+
+// arrival is a download in the background.
+type arrival struct {
+	progress fetch.Progress
+	done     chan struct{}
+	err      error
+}
+
+// placed is the content of a revision.
+type placed struct {
+	of    *provider.Function
+	entry string
+	// index is nil if the files were not read yet.
+	index *content.Index
+	// reading is held by who reads them.
+	reading sync.Mutex
+}
+
+// isURI reports whether a deployment names its model by a URI.
+func isURI(d types.FunctionDeployment) bool {
+	in, err := annotation.Parse(d)
+	return err == nil && in.Source != ""
+}
+
+// refused says why no model by a URI can be served, nil if one can.
+func (u *uris) refused(f *provider.Function) error {
+	if u.image == "" {
+		return annotation.SourceError(f.Inference.Source, "this provider has no image to run it in; start the "+
+			"provider with --model-image (chart: models.image), or put the model into the function's image")
+	}
+	return nil
+}
+
+// listModels lists the models of a revision, whose content it has downloaded. It returns a [provider.DownloadingError]
+// while that goes on.
+func (u *uris) listModels(ctx context.Context, f *provider.Function) (found, []control.Model, error) {
+	n := found{revision: f.Revision}
+	if err := u.refused(f); err != nil {
+		return n, nil, err
+	}
+	if err := u.arrive(ctx, f); err != nil {
+		return n, nil, err
+	}
+	b, entry, err := u.downloads.Open(f)
+	if err != nil {
+		return n, nil, err
+	}
+	models, err := bundles.VariantsIn(bundles.Place{Hash: u.models.Hash}).Models(b, f)
+	if err == nil && len(models) > 1 {
+		err = u.platform.images.alike(ctx, b)
+	}
+	if err != nil {
+		return n, nil, fmt.Errorf("%s: %w", f.ModelFrom(), err)
+	}
+	index, err := content.IndexOf(b.Dir)
+	if err != nil {
+		return n, nil, fmt.Errorf("%s: %w", f.ModelFrom(), err)
+	}
+	name := index.Name()
+	u.keep(name, &placed{of: f, entry: entry, index: &index})
+	n.image = v1alpha1.ResolvedImage{Reference: u.image, Directory: podspec.ContentPath, Entry: entry, Content: name}
+	for _, m := range models {
+		below, err := filepath.Rel(b.Dir, m.File)
+		if err != nil {
+			return n, nil, err
+		}
+		if engines.IsManifest(m.File) {
+			return n, nil, annotation.SourceError(f.Inference.Source, "the image of --model-image has the engine "+
+				"onnx only; put a model of TensorFlow into the function's image, or convert it with `faas-infer model convert`")
+		}
+		u.models.keep(m.File, origin{inside: inContent(below, name)})
+		known := v1alpha1.ResolvedModel{Name: m.Name, Of: m.Of, File: below, Images: m.Images, Accuracy: m.Accuracy}
+		if f.Inference.Partition != "" {
+			known.Weights = children.Weights(m.File)
+		}
+		n.files, n.image.Models = append(n.files, m.File), append(n.image.Models, known)
+	}
+	return n, models, nil
+}
+
+// inContent is a model's name in instances.
+func inContent(below, content string) string {
+	return path.Join(podspec.ContentPath, filepath.ToSlash(below)) + contentMark + content
+}
+
+// contentOf returns the name of the content of an instance's model, "" if its image has the model.
+func contentOf(spec cluster.InstanceSpec) string {
+	_, name, _ := strings.Cut(spec.Model, contentMark)
+	return name
+}
+
+// keep remembers what a content is.
+func (u *uris) keep(name string, p *placed) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.contents == nil {
+		u.contents = map[string]*placed{}
+	}
+	if was := u.contents[name]; was == nil || p.index != nil {
+		u.contents[name] = p
+	}
+}
+
+// arrive waits for a moment until a revision's content is here.
+func (u *uris) arrive(ctx context.Context, f *provider.Function) error {
+	if u.downloads.Has(f) {
+		return nil
+	}
+	key := fmt.Sprintf("%s %d", f.Name, f.Revision)
+	u.mu.Lock()
+	if u.arrivals == nil {
+		u.arrivals = map[string]*arrival{}
+	}
+	a := u.arrivals[key]
+	if a == nil {
+		a = &arrival{done: make(chan struct{})}
+		u.arrivals[key] = a
+		u.platform.watching.Go(func() {
+			defer close(a.done)
+			a.err = u.downloads.FetchFor(u.platform.ctx, f, &a.progress)
+		})
+	}
+	u.mu.Unlock()
+	late := time.NewTimer(arrivalPatience)
+	defer late.Stop()
+	select {
+	case <-a.done:
+		u.mu.Lock()
+		delete(u.arrivals, key)
+		u.mu.Unlock()
+		return a.err
+	case <-late.C:
+		return &provider.DownloadingError{Progress: a.progress.String()}
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// recorded returns the models of a revision as its function's status has them. No server is asked, and the content
+// need not be on this machine.
+func (u *uris) recorded(f *provider.Function, r v1alpha1.ResolvedImage) (n found, models []control.Model, ok bool) {
+	if u.refused(f) != nil || !u.plausible(r) {
+		return n, nil, false
+	}
+	n = found{revision: f.Revision, image: r}
+	if err := u.downloads.Pin(f, r.Entry); err != nil {
+		u.platform.base.Log.Warn().Err(err).Str("function", f.Name).Msg("the cache of models may evict the function's model")
+	}
+	u.keep(r.Content, &placed{of: f, entry: r.Entry})
+	dir := u.downloads.Dir(r.Entry)
+	for _, m := range r.Models {
+		file := filepath.Join(dir, m.File)
+		u.models.keep(file, origin{inside: inContent(m.File, r.Content), hash: m.Hash, weights: m.Weights,
+			fetch: func(ctx context.Context) error {
+				_, err := u.downloads.Bring(ctx, f, r.Entry)
+				return err
+			}})
+		n.files = append(n.files, file)
+		models = append(models, control.Model{Name: m.Name, Of: m.Of, File: file, Images: m.Images, Accuracy: m.Accuracy})
+	}
+	return n, models, true
+}
+
+// plausible reports whether a status names a content, and a version of the image of --model-image. The right to write
+// the status is no right to choose another image.
+func (u *uris) plausible(r v1alpha1.ResolvedImage) bool {
+	was, err := name.ParseReference(r.Reference)
+	now, failed := name.ParseReference(u.image)
+	if err != nil || failed != nil || was.Context().Name() != now.Context().Name() {
+		return false
+	}
+	return r.Directory == podspec.ContentPath && content.IsName(r.Content) && r.Entry != "" && areLocal(r.Models)
+}
+
+// errUnknown says that no function of this provider has a content: it has just been started, or the function is gone.
+var errUnknown = errors.New("no function has this model")
+
+// source returns a content on this machine. It downloads it again if it is gone.
+func (u *uris) source(ctx context.Context, name string) (content.Source, error) {
+	u.mu.Lock()
+	p := u.contents[name]
+	u.mu.Unlock()
+	if p == nil {
+		return content.Source{}, errUnknown
+	}
+	dir, err := u.downloads.Bring(ctx, p.of, p.entry)
+	if err != nil {
+		return content.Source{}, err
+	}
+	p.reading.Lock()
+	defer p.reading.Unlock()
+	if p.index == nil {
+		index, err := content.IndexOf(dir)
+		if err != nil {
+			return content.Source{}, err
+		}
+		if index.Name() != name {
+			return content.Source{}, fmt.Errorf("%s has changed on the provider's disk; deploy the function again", dir)
+		}
+		p.index = &index
+	}
+	return content.Source{Index: *p.index, Dir: dir}, nil
+}
+
+// feed implements Feed of [kubernetes.Options]. The leader sends, and the other replicas only see that it goes on.
+func (u *uris) feed(ctx context.Context, client *http.Client, spec cluster.InstanceSpec, address string,
+	sent func(int64)) error {
+	var before content.State
+	for {
+		state, err := content.Ask(ctx, client, address)
+		switch {
+		case errors.Is(err, content.ErrNoReceiver):
+			return nil // It has its model, and loads it.
+		case err != nil:
+			return err
+		case state.Needs == content.NeedsNothing:
+			return nil
+		case u.platform.election.Leading():
+			return u.send(ctx, client, spec, address, sent)
+		case state != before:
+			sent(0)
+		}
+		before = state
+		select {
+		case <-time.After(feedLook):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// send sends an instance its content.
+func (u *uris) send(ctx context.Context, client *http.Client, spec cluster.InstanceSpec, address string,
+	sent func(int64)) error {
+	ready := make(chan struct{})
+	go func() { // A download may take longer than an instance may be silent, and has a limit of its own.
+		tick := time.NewTicker(feedLook)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				sent(0)
+			case <-ready:
+				return
+			}
+		}
+	}()
+	from, err := u.source(ctx, contentOf(spec))
+	close(ready)
+	if err == nil {
+		began := time.Now()
+		if err = content.Send(ctx, client, address, from, sent); err == nil {
+			u.platform.base.Log.Info().Str("instance", string(spec.ID)).Int64("bytes", from.Index.Bytes()).
+				Dur("took_ms", time.Since(began)).Msg("sent the model to the instance")
+		}
+		if !errors.Is(err, content.ErrRefused) {
+			return err
+		}
+	}
+	if errors.Is(err, errUnknown) || ctx.Err() != nil {
+		return err
+	}
+	return fmt.Errorf("%w: %w", kubernetes.ErrNoContent, err)
+}
+
+// tidy evicts models that no function uses until ctx ends.
+func (u *uris) tidy(ctx context.Context) {
+	log := u.platform.base.Log
+	bundles.TidyEvery(ctx, log, func() ([]string, error) {
+		freed, err := u.downloads.Tidy(time.Now())
+		if freed > 0 {
+			log.Info().Int64("bytes", freed).Msg("evicted downloaded models that no function uses")
+		}
+		return nil, err
+	})
+}

@@ -1,0 +1,69 @@
+package kubernetes
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/openfaas/faas-provider/types"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/podspec"
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
+)
+
+// An instance's spec says which content it gets, also to a provider that has just started.
+func TestContentOf(t *testing.T) {
+	name := strings.Repeat("a", 64)
+	for model, want := range map[string]string{
+		inContent("onnx/model.onnx", name):     name,
+		"/bundle/model.onnx@sha256:" + name:    "",
+		"/bundle/model.onnx":                   "",
+		podspec.ContentPath + "/a@b.onnx@else": "",
+	} {
+		spec := cluster.InstanceSpec{Artefact: cluster.Artefact{Model: model}}
+		if got := contentOf(spec); got != want {
+			t.Errorf("%s: %q", model, got)
+		}
+	}
+}
+
+// The image of a function whose model has a URI is not read.
+func TestImageOfAURIIsNotRead(t *testing.T) {
+	d := types.FunctionDeployment{Service: "f", Image: "nobody/has-this", Annotations: &map[string]string{
+		"com.openfaas.slo.latency": "1s", "com.openfaas.infer.model": "https://models.example.com/m.onnx"}}
+	brought, err := new(images).brought(t.Context(), d)
+	if !isURI(d) || brought != nil || err != nil {
+		t.Errorf("%v, %v", brought, err)
+	}
+	(*d.Annotations)["com.openfaas.infer.model"] = "m.onnx"
+	if isURI(d) {
+		t.Error("a file is taken for a URI")
+	}
+}
+
+// Who may write a function's status chooses neither another image nor files outside of the content.
+func TestPlausibleContents(t *testing.T) {
+	u := &uris{image: "registry.example.com/faas-infer/base:v2"}
+	good := func() v1alpha1.ResolvedImage {
+		return v1alpha1.ResolvedImage{Reference: "registry.example.com/faas-infer/base:v1", Directory: podspec.ContentPath,
+			Entry: "sha256-1", Content: strings.Repeat("a", 64), Models: []v1alpha1.ResolvedModel{{File: "m.onnx", Hash: "h"}}}
+	}
+	if !u.plausible(good()) {
+		t.Error("an earlier version of the image is refused")
+	}
+	for what, change := range map[string]func(*v1alpha1.ResolvedImage){
+		"another image":     func(r *v1alpha1.ResolvedImage) { r.Reference = "registry.example.com/other/base:v2" },
+		"no image":          func(r *v1alpha1.ResolvedImage) { r.Reference = "" },
+		"another directory": func(r *v1alpha1.ResolvedImage) { r.Directory = "/etc" },
+		"no content":        func(r *v1alpha1.ResolvedImage) { r.Content = "../x" },
+		"no entry":          func(r *v1alpha1.ResolvedImage) { r.Entry = "" },
+		"a file outside":    func(r *v1alpha1.ResolvedImage) { r.Models[0].File = "../m.onnx" },
+		"no hash":           func(r *v1alpha1.ResolvedImage) { r.Models[0].Hash = "" },
+		"no model":          func(r *v1alpha1.ResolvedImage) { r.Models = nil },
+	} {
+		r := good()
+		if change(&r); u.plausible(r) {
+			t.Errorf("%s is plausible", what)
+		}
+	}
+}

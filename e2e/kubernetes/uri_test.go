@@ -1,0 +1,175 @@
+package kubernetes_test
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// byURI is a function whose model has a URI, with a number of instances. Its image does not exist.
+const byURI = `apiVersion: faas-infer.dev/v1alpha1
+kind: Function
+metadata: {name: %s, namespace: openfaas-fn}
+spec:
+  image: nobody/has-this:v1
+  readOnlyRootFilesystem: true
+  requests: {cpu: 300m}
+  limits: {cpu: 300m}
+  annotations: {com.openfaas.slo.latency: 20s, com.openfaas.infer.max-batch: "2", com.openfaas.infer.model: "%s"}
+  labels: {com.openfaas.scale.min: "%d"}
+`
+
+// modelServer is a web server with one model. It counts the requests that got the file.
+type modelServer struct {
+	*httptest.Server
+	file string
+	sum  string
+	size int64
+	gets atomic.Int64
+}
+
+func serveModel(t *testing.T, f *fixture, zoo string) *modelServer {
+	t.Helper()
+	s := &modelServer{file: filepath.Join(t.TempDir(), "model.onnx")}
+	if _, err := run(f.program("faas-infer"), "model", "make", zoo, "--out", s.file); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(s.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256(text)
+	s.sum, s.size = hex.EncodeToString(sum[:]), int64(len(text))
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("ETag", `"`+s.sum+`"`)
+		counted := &countingWriter{ResponseWriter: w}
+		http.ServeFile(counted, r, s.file)
+		if counted.bytes > s.size/2 { // Who looks hangs up after the head.
+			s.gets.Add(1)
+		}
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+type countingWriter struct {
+	http.ResponseWriter
+	bytes int64
+}
+
+func (w *countingWriter) Write(text []byte) (int, error) {
+	n, err := w.ResponseWriter.Write(text)
+	w.bytes += int64(n)
+	return n, err
+}
+
+// A function on a cluster has its model from a web server. The server sends it once, whatever the number of pods. The
+// pods of a node share it, and the function grows when neither the server nor the first provider is there any more.
+func TestModelByURI(t *testing.T) {
+	f := shared(t)
+	f.shareCopies(t, "mnist", "functions/unused:latest")
+	server := serveModel(t, f, copiedModel())
+	state := t.TempDir()
+	arguments := []string{"--lease", "uri", "--copies", "openfaas-fn", "--model-image", f.base, "--model-sources", "127.0.0.1", "--model-claims", "models=" + filepath.Dir(server.file), "--state", state}
+	url := f.provider(t, "uri", arguments...)
+
+	for what, uri := range map[string]string{
+		"wrong sum":  server.URL + "/model.onnx#sha256=" + strings.Repeat("0", 64),
+		"no address": "http://192.0.2.1/model.onnx#sha256=" + server.sum,
+		"no claim":   "pvc://nothing/model.onnx",
+	} {
+		if status, text := f.deployByURI(t, url, "refused", uri); status != http.StatusBadRequest || !strings.Contains(text, "com.openfaas.infer.model") {
+			t.Errorf("%s: %d %s", what, status, text)
+		}
+	}
+	if status, text := f.deployByURI(t, url, "claimed", "pvc://models/model.onnx"); status != http.StatusAccepted {
+		t.Errorf("a mounted claim: %d %s", status, text)
+	}
+	f.kubectl(t, "", "-n", "openfaas-fn", "delete", "function", "claimed")
+	sent := server.gets.Load()
+
+	uri := server.URL + "/model.onnx"
+	grown := func(name string, n int, known []instanceOf) []instanceOf {
+		t.Helper()
+		began := time.Now()
+		f.kubectl(t, fmt.Sprintf(byURI, name, uri, n), "apply", "-f", "-")
+		var in instanceOf
+		await(t, fmt.Sprintf("instance %d of %s", n, name), func() (err error) {
+			in, err = f.newInstance(t, name, known)
+			return err
+		})
+		t.Logf("instance %d of %s is ready %v after it was asked for, start %.0f ms, of which the model %.0f ms", n, name,
+			time.Since(began).Round(10*time.Millisecond), in.StartMS, in.LoadMS)
+		return append(known, in)
+	}
+	all := grown("first", 1, nil)
+	all = grown("first", 2, all)
+	if !strings.Contains(all[0].log, "received the model") || strings.Contains(all[1].log, "received the model") {
+		t.Errorf("the pods' logs are\n%s\n%s", all[0].log, all[1].log)
+	}
+	if got := server.gets.Load() - sent; got != 1 {
+		t.Errorf("the server has sent the model %d times", got)
+	}
+	await(t, "the status to have the content", func() error {
+		if got := f.kubectl(t, "", "get", "function/first", "-n", "openfaas-fn", "-o", "jsonpath={.status.deployed.spec.resolved.entry}"); !strings.HasPrefix(got, "sha256-") {
+			return errors.New(got)
+		}
+		return nil
+	})
+	if _, err := get(t.Context(), http.MethodGet, url+"/function/first/v2/models/first", ""); err != nil {
+		t.Error(err)
+	}
+
+	// The next provider has the cache. There is no server any more, and nobody is asked: neither for another instance
+	// nor for another function with the same model.
+	f.killProvider()
+	server.Close()
+	url = f.provider(t, "next", arguments...)
+	f.kubectl(t, "", "-n", "openfaas-fn", "scale", "function", "first", "--replicas", "3")
+	var third instanceOf
+	await(t, "the third instance", func() (err error) {
+		third, err = f.newInstance(t, "first", all)
+		return err
+	})
+	if strings.Contains(third.log, "received the model") {
+		t.Errorf("the third pod's log is\n%s", third.log)
+	}
+	uri = server.URL + "/model.onnx#sha256=" + server.sum
+	other := grown("second", 1, nil)
+	if !strings.Contains(other[0].log, "received the model") {
+		t.Errorf("the other function's pod says\n%s", other[0].log)
+	}
+	for _, name := range []string{"first", "second"} {
+		if _, err := get(t.Context(), http.MethodGet, url+"/function/"+name+"/v2/models/"+name, ""); err != nil {
+			t.Error(err)
+		}
+	}
+	if got := server.gets.Load() - sent; got != 1 {
+		t.Errorf("the server has sent the model %d times", got)
+	}
+}
+
+// deployByURI deploys a function as faas-cli does.
+func (f *fixture) deployByURI(t *testing.T, url, name, uri string) (status int, text string) {
+	t.Helper()
+	body := fmt.Sprintf(`{"service": %q, "image": "nobody/has-this:v1", "namespace": "openfaas-fn", "annotations": {"com.openfaas.slo.latency": "20s", "com.openfaas.infer.model": %q}}`, name, uri)
+	answer, err := http.Post(url+"/system/functions", "application/json", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	var b strings.Builder
+	if err := answer.Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	return answer.StatusCode, b.String()
+}
