@@ -31,7 +31,7 @@ SEQUENTIAL_IN := ./instance/onnxruntime ./provider/control
 # The tests of these packages start a Kubernetes, which takes minutes to build, so they
 # belong to test-kubernetes. A test compares this list with what the packages import.
 ON_KUBERNETES := ./command/kubernetes/nodeagent
-LAB_ON_KUBERNETES := ./knative ./kubernetes ./kubernetes/gpus
+LAB_ON_KUBERNETES := ./kubelet ./kubernetes ./kubernetes/gpus
 NOT_HERE := /e2e(/kubernetes.*)?$$|/lab/kubernetes|/command/kubernetes/nodeagent$$
 UNIT = $$(go list ./... | grep -Ev '$(NOT_HERE)' | grep -Ev '$(CLUSTER)|$(SEQUENTIAL)')
 UNIT_PLAIN = $$(go list ./... | grep -Ev '$(NOT_HERE)' | grep -E '$(CLUSTER)|$(SEQUENTIAL)')
@@ -211,7 +211,7 @@ release: ## Make the release VERSION=v1.2.3 in dist/: programs, packages, images
 	@scripts/release.sh "$${VERSION-}"
 
 .PHONY: test-arm64
-test-arm64: ## Test the program for arm64 under qemu: its packages, model check, a first function (has not passed yet)
+test-arm64: ## Test the program for arm64 under qemu: its packages, model check, a first function
 	@$(TIMED) "tests for arm64" scripts/test-arm64.sh
 
 .PHONY: images

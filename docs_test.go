@@ -190,3 +190,19 @@ func TestLinksInDocuments(t *testing.T) {
 		}
 	}
 }
+
+// The actions of workflows are given by commits, which nobody can move, with the version that a person reads.
+func TestActionsAreGivenByCommits(t *testing.T) {
+	pinned := regexp.MustCompile(`^[\w.-]+/[\w.-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$`)
+	files, err := filepath.Glob(".github/workflows/*.yml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("workflows: %v, %v", files, err)
+	}
+	for _, name := range files {
+		for line := range strings.Lines(document(t, name)) {
+			if _, action, found := strings.Cut(line, "uses: "); found && !pinned.MatchString(strings.TrimSpace(action)) {
+				t.Errorf("%s: %q is not OWNER/NAME@COMMIT # vMAJOR.MINOR.PATCH", name, strings.TrimSpace(action))
+			}
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -47,8 +48,15 @@ func newModelReadCommand() *cobra.Command {
 	return c
 }
 
+// largeFile is the size in bytes from which the weights of a model are not read with it.
+const largeFile = 64 << 20
+
 func readModel(path string) (*model.Model, error) {
-	m, err := model.ReadFile(path)
+	read := model.ReadFile
+	if info, err := os.Stat(path); err == nil && info.Size() >= largeFile {
+		read = model.ReadOutline
+	}
+	m, err := read(path)
 	if _, known := zoo.Find(path); err != nil && known && errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("there is no file %s; make the model of that name with `faas-infer model make %s`", path, path)
 	}

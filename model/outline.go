@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -51,6 +52,68 @@ func ReadOutline(path string) (*Model, error) {
 		return nil, fmt.Errorf("read model %s: %w", path, err)
 	}
 	return m, nil
+}
+
+// Weightless returns the message of a model that [ReadOutline] has read, with the weights that stay in its file as
+// inputs. An engine infers the same shapes from it, and loads it at once whatever the weights' size. It reports false
+// if weights are in other files, or if none was left out.
+func (m *Model) Weightless() (message []byte, ok bool) {
+	return m.without(func(g *onnxpb.GraphProto, t *onnxpb.TensorProto) {
+		if !slices.ContainsFunc(g.Input, func(in *onnxpb.ValueInfoProto) bool { return in.GetName() == t.GetName() }) {
+			g.Input = append(g.Input, asInput(t))
+		}
+	})
+}
+
+// Outlined returns the message of a model that [ReadOutline] has read, whose weights are in a copy of its file with
+// another name. An engine maps them from there. It reports false as [Model.Weightless] does.
+func (m *Model) Outlined(name string) (message []byte, ok bool) {
+	return m.without(func(g *onnxpb.GraphProto, t *onnxpb.TensorProto) {
+		for _, e := range t.GetExternalData() {
+			if e.GetKey() == "location" {
+				e.Value = proto.String(name)
+			}
+		}
+		g.Initializer = append(g.Initializer, t)
+	})
+}
+
+// without returns the message without the weights in the model's own file, each of which goes to put instead.
+func (m *Model) without(put func(*onnxpb.GraphProto, *onnxpb.TensorProto)) (message []byte, ok bool) {
+	p := proto.CloneOf(m.proto)
+	g := p.GetGraph()
+	all := g.GetInitializer()
+	g.Initializer = nil
+	for _, t := range all {
+		switch {
+		case !isExternal(t):
+			g.Initializer = append(g.Initializer, t)
+		case externalValue(t, "location") != filepath.Base(m.file):
+			return nil, false
+		default:
+			put(g, t)
+			ok = true
+		}
+	}
+	if !ok {
+		return nil, false
+	}
+	message, err := proto.Marshal(p)
+	return message, err == nil
+}
+
+// asInput declares an input like a weight.
+func asInput(t *onnxpb.TensorProto) *onnxpb.ValueInfoProto {
+	shape := new(onnxpb.TensorShapeProto)
+	for _, d := range t.GetDims() {
+		size := &onnxpb.TensorShapeProto_Dimension_DimValue{DimValue: d}
+		shape.Dim = append(shape.Dim, &onnxpb.TensorShapeProto_Dimension{Value: size})
+	}
+	of := &onnxpb.TypeProto_Tensor{ElemType: proto.Int32(t.GetDataType()), Shape: shape}
+	return &onnxpb.ValueInfoProto{
+		Name: proto.String(t.GetName()),
+		Type: &onnxpb.TypeProto{Value: &onnxpb.TypeProto_TensorType{TensorType: of}},
+	}
 }
 
 // outline reads a model's file but for its large weights.

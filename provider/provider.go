@@ -76,6 +76,8 @@ type Function struct {
 	// Restored: it was accepted before, by an earlier provider, by another replica or by this one. So a
 	// thing that it lacks may only be late, as a GPU's driver is after a restart of the machine.
 	Restored bool
+	// BackTo is the earlier revision that was deployed again, whose model it has; 0 for none. It is not stored.
+	BackTo uint64
 	// Learnt are the sizes of its model's free dimensions that a request has taught, as
 	// [annotation.InferShapes] would say them, "" if none has.
 	Learnt string

@@ -262,6 +262,7 @@ func (s *rollouts) undo(ctx context.Context, of address, to uint64) (*Function, 
 	if err != nil {
 		return nil, err
 	}
+	f.BackTo = earlier.Revision
 	if err := s.callers.validate(f); err != nil {
 		return nil, err
 	}

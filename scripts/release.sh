@@ -50,6 +50,8 @@ while (($#)); do
 	--only)
 		[[ -n ${2-} ]] || fail "--only needs a value"
 		parts=$2
+		[[ $parts =~ ^(programs|packages|images|charts)(,(programs|packages|images|charts))*$ ]] ||
+			fail "--only is \"$parts\": give some of programs, packages, images, charts"
 		shift
 		;;
 	--architectures)
@@ -72,16 +74,10 @@ number=${version#v}
 out=$PWD/dist/$version
 # The programs are what the other files are made of. They are not published as they are.
 programs=$PWD/dist/programs-$version
+# The oldest glibc that the programs run with. Debian 12, in which releases are made, has a later one.
+glibc=2.34
 
 wants() { [[ ,$parts, == *,"$1",* ]]; }
-
-if [[ -n $push ]]; then
-	for image in base base-shell base-python provider; do
-		name=${image%%-*} tag=$version${image#"${image%%-*}"}
-		"$programs/$(go env GOHOSTARCH)/faas-infer-kubernetes" image push "$out/faas-infer-$version-image-$image.tar" "$registry/$name:$tag"
-	done
-	exit
-fi
 
 # Everything that is missing is named at once.
 missing=()
@@ -91,11 +87,15 @@ for arch in "${architectures[@]}"; do
 	[[ $arch == $(go env GOHOSTARCH) || -e /usr/$triple-linux-gnu/include/stdlib.h ]] || missing+=("libc6-dev-$arch-cross")
 done
 command -v dpkg-deb >/dev/null || missing+=(dpkg)
+command -v readelf >/dev/null || missing+=(binutils)
 [[ -z ${RELEASE_KEY-} ]] || command -v minisign >/dev/null || missing+=(minisign)
 ((${#missing[@]} == 0)) || fail "these packages are missing: apt-get install ${missing[*]}"
 [[ -z ${RELEASE_KEY-} || -r $RELEASE_KEY ]] || fail "RELEASE_KEY is $RELEASE_KEY, which cannot be read"
 [[ -n ${RELEASE_DIRTY-} || -z $(git status --porcelain) ]] || fail "the checkout has changes: commit them, or set RELEASE_DIRTY=1"
 grep -q "^## \[$number\]" CHANGELOG.md || fail "CHANGELOG.md has no section \"## [$number]\""
+tagged=$(git rev-parse -q --verify "refs/tags/$version^{commit}" || true)
+[[ -z $tagged || $tagged == $(git rev-parse HEAD) ]] ||
+	fail "the tag $version is of the commit ${tagged:0:12}, not of this one: check that out, or give another version"
 
 # What is there from another commit, or from other changes, would be signed with the rest.
 state=$(git rev-parse HEAD)
@@ -103,6 +103,20 @@ state=$(git rev-parse HEAD)
 	state+=-$({ git diff HEAD && git ls-files -z --others --exclude-standard | xargs -0r cat; } | sha256sum | head -c 12)
 if [[ -n $(ls -A "$out" "$programs" 2>/dev/null) && $(cat "$programs/commit" 2>/dev/null) != "$state" ]]; then
 	fail "dist/$version is of another commit: remove it, and dist/programs-$version"
+fi
+
+if [[ -n $push ]]; then
+	[[ -e $out/SHA256SUMS ]] || fail "dist/$version has no whole release: make it first, without --push"
+	(cd "$out" && sha256sum --quiet --check SHA256SUMS) || fail "dist/$version differs from its SHA256SUMS: make the release again"
+	for image in base base-shell base-python provider; do
+		name=$registry/${image%%-*}:$version${image#"${image%%-*}"}
+		digest=$(sed -n "s|^$name@||p" "$out/images.txt")
+		[[ -n $digest ]] || fail "images.txt has no $name: make the images first, with the same RELEASE_REGISTRY"
+		pushed=$("$programs/$(go env GOHOSTARCH)/faas-infer-kubernetes" image push "$out/faas-infer-$version-image-$image.tar" "$name")
+		echo "$pushed"
+		[[ ${pushed##*@} == "$digest" ]] || fail "$name was pushed with another digest than images.txt has, $digest"
+	done
+	exit
 fi
 
 commit=$(git rev-parse --short=12 HEAD)
@@ -120,23 +134,36 @@ unset FAAS_INFER_ONNXRUNTIME
 umask 022
 mkdir -p "$out" "$programs"
 echo "$state" >"$programs/commit"
+# Until all is made, nothing vouches for what is there.
+rm -f "$out/SHA256SUMS" "$out/SHA256SUMS.minisig"
 
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+finish() {
+	local status=$?
+	rm -rf "$work" "$out"/*.part
+	((status == 0)) || echo "release.sh: dist/$version is not a whole release: mend the cause, and make it again" >&2
+}
+trap finish EXIT
+[[ -z ${RELEASE_KEY-} ]] || minisign -R -f -s "$RELEASE_KEY" -p "$work/key.pub" >/dev/null </dev/null ||
+	fail "RELEASE_KEY is $RELEASE_KEY: minisign cannot use it without a password; make a key with minisign -G -W"
 
 # pack makes the compressed tar $1 of the folder $3 in $2, with the same bytes each time.
 pack() {
 	tar --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner --format=gnu -C "$2" -cf - "$3" |
-		gzip -n >"$1"
+		gzip -n >"$1.part"
+	mv "$1.part" "$1"
 }
 
 build_programs() {
-	local arch=$1 cc flags
+	local arch=$1 cc flags needs
 	cc=$([[ $arch == amd64 ]] && echo x86_64 || echo aarch64)-linux-gnu-gcc
 	flags="-s -w -buildid= -X $module/command/report.Commit=$commit -X $module/command/report.Release=$version"
 	echo "Building the programs for linux/$arch" >&2
 	CC=$cc GOARCH=$arch go build -trimpath -ldflags "$flags" -o "$programs/$arch/faas-infer" .
 	CC=$cc GOARCH=$arch go build -trimpath -ldflags "$flags" -o "$programs/$arch/faas-infer-kubernetes" ./command/kubernetes/program
+	needs=$(readelf --wide --version-info "$programs/$arch/"* | grep -o 'GLIBC_[0-9.]*' | sed '$ a GLIBC_'$glibc | sort -uV | tail -n 1)
+	[[ $needs == "GLIBC_$glibc" ]] ||
+		fail "the programs for $arch need glibc ${needs#*_}, but a release runs with $glibc: make it on Debian 12, or change glibc in scripts/release.sh and docs/releases.md"
 }
 
 # texts puts what belongs to the programs into the folder $1.
@@ -156,10 +183,10 @@ tarball() {
 
 # debian makes the Debian package of the program for one machine.
 debian() {
-	local arch=$1 root=$work/deb-$1 doc=usr/share/doc/faas-infer size page
+	local arch=$1 root=$work/deb-$1 doc=usr/share/doc/faas-infer size page package
 	install -d "$root/DEBIAN" "$root/$doc" "$root/usr/share/man/man1" "$root/etc/faas-infer"
 	install -Dm 0755 "$programs/$arch/faas-infer" "$root/usr/bin/faas-infer"
-	install -Dm 0644 scripts/release/faas-infer.service "$root/lib/systemd/system/faas-infer.service"
+	install -Dm 0644 scripts/release/faas-infer.service "$root/usr/lib/systemd/system/faas-infer.service"
 	install -Dm 0644 scripts/release/config.yaml "$root/etc/faas-infer/config.yaml"
 	cat LICENSE "$work/THIRD-PARTY-LICENCES" >"$root/$doc/copyright"
 	gzip -9n <CHANGELOG.md >"$root/$doc/changelog.gz"
@@ -176,7 +203,7 @@ debian() {
 		Section: net
 		Priority: optional
 		Installed-Size: $size
-		Depends: libc6 (>= 2.34), ca-certificates, passwd
+		Depends: libc6 (>= $glibc), ca-certificates, passwd
 		Recommends: python3-venv
 		Description: OpenFaaS provider for machine-learning models
 		 faas-infer serves machine-learning models as OpenFaaS functions that keep a
@@ -184,7 +211,9 @@ debian() {
 	EOF
 	find "$root" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
 	# With several threads xz divides the content differently.
-	dpkg-deb --root-owner-group -Zxz -z1 --threads-max=1 --build "$root" "$out/faas-infer_${number/-/\~}_$arch.deb" >&2
+	package=$out/faas-infer_${number/-/\~}_$arch.deb
+	dpkg-deb --root-owner-group -Zxz -z1 --threads-max=1 --build "$root" "$package.part" >&2
+	mv "$package.part" "$package"
 }
 
 build_images() {
@@ -244,14 +273,13 @@ build_charts() {
 sign() {
 	local key=''
 	if [[ -n ${RELEASE_KEY-} ]]; then
-		minisign -R -f -s "$RELEASE_KEY" -p "$work/key.pub" >/dev/null </dev/null
 		key=$(tail -n 1 "$work/key.pub")
 		cp "$work/key.pub" "$out/minisign.pub"
 	else
 		rm -f "$out/minisign.pub"
 		echo "RELEASE_KEY is not set: the release is not signed." >&2
 	fi
-	sed "s|@VERSION@|$version|g; s|@PUBLIC_KEY@|$key|; s|@URL@|$url|" scripts/release/install.sh >"$out/install.sh"
+	sed "s|@VERSION@|$version|g; s|@PUBLIC_KEY@|$key|; s|@URL@|$url|; s|@GLIBC@|$glibc|" scripts/release/install.sh >"$out/install.sh"
 	chmod 0755 "$out/install.sh"
 	cp CHANGELOG.md "$out"
 	(cd "$out" && find . -maxdepth 1 -type f ! -name 'SHA256SUMS*' ! -name '*.part' -printf '%P\n' | sort | xargs sha256sum >SHA256SUMS)

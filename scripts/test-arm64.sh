@@ -32,7 +32,6 @@ if [[ -z ${FAAS_INFER_INSIDE-} ]]; then
 fi
 mount -t binfmt_misc none /proc/sys/fs/binfmt_misc
 cat /usr/lib/binfmt.d/qemu-aarch64.conf >/proc/sys/fs/binfmt_misc/register
-export QEMU_LD_PREFIX=/usr/aarch64-linux-gnu
 work=$(mktemp -d)
 up=
 finish() {
@@ -43,6 +42,12 @@ finish() {
 	rm -rf "$work"
 }
 trap finish EXIT
+# The libraries for arm64 are where programs for arm64 look for them. QEMU_LD_PREFIX would not do: an instance does
+# not inherit the provider's environment.
+mkdir "$work/lib"
+ln -s /usr/aarch64-linux-gnu/lib "$work/lib/aarch64-linux-gnu"
+ln -s /usr/aarch64-linux-gnu/lib/ld-linux-aarch64.so.1 "$work/lib"
+mount -t overlay -o "lowerdir=$work/lib:/usr/lib" overlay /usr/lib
 # ONNX Runtime crashes if /proc/cpuinfo is that of another architecture. Before version 9, qemu shows the machine's.
 for ((i = 0; i < $(nproc); i++)); do
 	printf 'processor\t: %d\nBogoMIPS\t: 100.00\nFeatures\t: fp asimd aes pmull sha1 sha2 crc32 cpuid\n' "$i"
@@ -75,7 +80,8 @@ cat >"$work/functions/stack.yml" <<-EOF
 	    fprocess: cat
 EOF
 address=127.0.0.1:${FAAS_INFER_PORT:-18964}
-# qemu starts no process in new namespaces, so the provider must have no right to make them.
+# qemu 7.2 answers clone with CLONE_NEWPID with EINVAL, but lets unshare through. So the provider would think that it
+# can give instances private file systems. It runs without the right to, as without root.
 (cd "$work/functions" && exec unshare --user --map-user=1000 --map-group=1000 "$work/faas-infer" up --listen "$address" --nats-listen off >"$work/up.log" 2>&1) &
 up=$!
 ask() { curl -sS --fail-with-body --retry 60 --retry-all-errors --retry-delay 2 --max-time 120 "$@"; }

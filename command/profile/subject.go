@@ -182,7 +182,7 @@ func (p *Subjects) Begin(file, content string) (*Subject, error) {
 	read := make(chan error, 1)
 	go func() {
 		var err error
-		s.Model, err = model.ReadFile(file)
+		s.Model, err = model.ReadOutline(file)
 		read <- err
 	}()
 	var err error

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/faas-infer/faas-infer/filelock/workdir"
+	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
@@ -36,8 +37,8 @@ func current(dir string) string {
 }
 
 // Link makes a large model usable at once by a hard link to its file. Instances begin
-// with it while [Prepare] is still at work. Each of them optimises the model itself and
-// shares no weights. content is the model's [model.ContentHash], shapes are those of Prepare. Link returns the
+// with it while [Prepare] is still at work. Each of them optimises the model itself. It maps the weights as they
+// are in the file, so it neither reads nor copies those that the engine does not pack. content is the model's [model.ContentHash], shapes are those of Prepare. Link returns the
 // prepared model if there is one already. For a small model the error wraps [ErrSmall].
 func Link(modelPath, cacheDir, content string, shapes tensor.Shapes) (Prepared, error) {
 	key := keyOfContent(content, shapes)
@@ -74,9 +75,23 @@ func link(modelPath, cacheDir, dir, content string) (Prepared, error) {
 	if err != nil {
 		return Prepared{}, err
 	}
+	m, err := model.ReadOutline(modelPath)
+	if err != nil {
+		return Prepared{}, err
+	}
+	graph, isOutlined := m.Outlined(weightsFile)
 	err = workdir.Store{Dir: cacheDir}.Make(context.Background(), filepath.Base(dir), isPrepared, func(work string) error {
-		if err := os.Link(modelPath, filepath.Join(work, formats[FormatPlain].file)); err != nil {
+		file, weights := filepath.Join(work, formats[FormatPlain].file), filepath.Join(work, weightsFile)
+		if !isOutlined {
+			weights = file
+		}
+		if err := os.Link(modelPath, weights); err != nil {
 			return err
+		}
+		if isOutlined {
+			if err := os.WriteFile(file, graph, 0o644); err != nil {
+				return err
+			}
 		}
 		return os.WriteFile(filepath.Join(work, manifestFile), manifest, 0o644)
 	})

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -295,6 +296,22 @@ func TestLink(t *testing.T) {
 	}
 	if again, err := Link(large, cache, content, nil); err != nil || again.Dir != whole.Dir {
 		t.Errorf("a prepared model is linked: %+v, %v", again, err)
+	}
+}
+
+// The outputs that the engine infers without the weights are those that it infers with them.
+func TestOutputsWithoutWeights(t *testing.T) {
+	for _, name := range []string{"mnist", "lstm-2365", "dssm-2365", "mobilenet", "ssd"} {
+		path := zooFile(t, name)
+		m, err := model.ReadOutline(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, ok := outputsOf(m)
+		want, err := new(signature).loadOutputs(path)
+		if err != nil || !ok || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %v, %t; with the weights %v, %v", name, got, ok, want, err)
+		}
 	}
 }
 

@@ -45,7 +45,7 @@ func adaptFile(path string, o PrepareOptions, must bool) (form, error) {
 	}
 	if !must && n.Standard() && n.Crossing(make([]int, len(n.Inputs))) == "" {
 		s := signature{Inputs: n.Inputs, Outputs: n.Outputs, Denormals: n.Jumps()}
-		standard, err := s.inferOutputs(path)
+		standard, err := s.inferOutputs(path, m)
 		if err != nil {
 			return form{}, err
 		}

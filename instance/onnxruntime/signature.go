@@ -7,6 +7,7 @@ import (
 
 	ort "github.com/yalue/onnxruntime_go"
 
+	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
@@ -39,18 +40,14 @@ func (s signature) settings() []setting {
 // wide reports whether an output is computed in 32 bits though it has 16.
 func (s signature) wide(output int) bool { return output < len(s.Wide) && s.Wide[output] }
 
-// inferOutputs loads the model and corrects the outputs' declared shapes by those that ONNX
+// inferOutputs corrects the declared shapes of the outputs of a model, whose outline is m, by those that ONNX
 // Runtime infers. It reports whether each still has a dynamic first dimension.
-func (s *signature) inferOutputs(path string) (standard bool, err error) {
-	defer s.denormals()()
-	options, err := newOptions(1, ort.GraphOptimizationLevelDisableAll, s.settings()...)
-	if err != nil {
-		return false, err
-	}
-	defer options.Destroy()
-	_, outputs, err := ort.GetInputOutputInfoWithOptions(path, options)
-	if err != nil {
-		return false, plain(err)
+func (s *signature) inferOutputs(path string, m *model.Model) (standard bool, err error) {
+	outputs, ok := outputsOf(m)
+	if !ok {
+		if outputs, err = s.loadOutputs(path); err != nil {
+			return false, err
+		}
 	}
 	s.Outputs = slices.Clone(s.Outputs)
 	for i, o := range outputs {
@@ -63,6 +60,29 @@ func (s *signature) inferOutputs(path string) (standard bool, err error) {
 		}
 	}
 	return true, nil
+}
+
+// outputsOf infers the outputs of a model from its outline. It reports false if that needs the weights, as a few
+// operators do.
+func outputsOf(m *model.Model) (outputs []ort.InputOutputInfo, ok bool) {
+	message, ok := m.Weightless()
+	if !ok {
+		return nil, false
+	}
+	_, outputs, err := ort.GetInputOutputInfoWithONNXData(message)
+	return outputs, err == nil
+}
+
+// loadOutputs loads the model, which takes a second for 500 MB, and returns its outputs.
+func (s *signature) loadOutputs(path string) ([]ort.InputOutputInfo, error) {
+	defer s.denormals()()
+	options, err := newOptions(1, ort.GraphOptimizationLevelDisableAll, s.settings()...)
+	if err != nil {
+		return nil, err
+	}
+	defer options.Destroy()
+	_, outputs, err := ort.GetInputOutputInfoWithOptions(path, options)
+	return outputs, plain(err)
 }
 
 // shapeFor returns the shape of info for this number of rows, and whether its memory can be

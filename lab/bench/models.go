@@ -21,6 +21,7 @@ import (
 	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/instance/engine"
 	"github.com/faas-infer/faas-infer/lab/rig"
+	"github.com/faas-infer/faas-infer/model/source/origin"
 )
 
 const (
@@ -100,11 +101,7 @@ func Models(ctx context.Context, o rig.Options, m ModelsOptions) (_ *report.Repo
 // startStore starts a server of S3 that has the subject's model.
 func startStore(ctx context.Context, s *rig.Subject, program string) (at *url.URL, stop func(), err error) {
 	root := filepath.Join(s.Dir, "store")
-	object := filepath.Join(root, modelsBucket, modelsKey)
-	if err := os.MkdirAll(filepath.Dir(object), 0o755); err != nil {
-		return nil, nil, err
-	}
-	if err := os.Link(s.File, object); err != nil {
+	if err := os.MkdirAll(filepath.Join(root, modelsBucket), 0o755); err != nil {
 		return nil, nil, err
 	}
 	address, err := engine.FreeAddress()
@@ -122,7 +119,11 @@ func startStore(ctx context.Context, s *rig.Subject, program string) (at *url.UR
 	for end := time.Now().Add(time.Minute); ; {
 		connection, err := net.Dial("tcp", address)
 		if err == nil {
-			return &url.URL{Scheme: "http", Host: address}, stop, connection.Close()
+			at = &url.URL{Scheme: "http", Host: address}
+			if err = errors.Join(connection.Close(), upload(ctx, s.File, at)); err != nil {
+				stop()
+			}
+			return at, stop, err
 		}
 		if time.Now().After(end) {
 			stop()
@@ -130,6 +131,38 @@ func startStore(ctx context.Context, s *rig.Subject, program string) (at *url.UR
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
+}
+
+// upload puts a file into the bucket. Through S3, since the server notes the ETag then.
+func upload(ctx context.Context, file string, store *url.URL) error {
+	with, err := origin.ReadCredentials(map[string][]byte{origin.S3Secret: []byte(modelsSecret)})
+	if err != nil {
+		return err
+	}
+	body, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	info, err := body.Stat()
+	if err != nil {
+		return err
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPut, store.JoinPath(modelsBucket, modelsKey).String(), body)
+	if err != nil {
+		return err
+	}
+	r.ContentLength = info.Size()
+	with.Sign(r, origin.DefaultRegion, origin.UnsignedBody, time.Now())
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("the server of S3 refuses the model: %s", answer.Status)
+	}
+	return nil
 }
 
 // network limits answers to a rate in bytes/s, and breaks some of them after so many bytes.

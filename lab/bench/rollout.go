@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"path/filepath"
 	"strconv"
@@ -25,8 +26,25 @@ type Rollout struct {
 	// Rate is the load in requests/s, and SLO the function's objective.
 	Rate float64
 	SLO  time.Duration
-	// Each is the longest time of one rollout.
-	Each time.Duration
+	// Each is the longest time of one rollout, and Start that until a candidate's first instance is ready.
+	Each, Start time.Duration
+	// CPU is the most that an instance has of a core, as in "400m", "" for no limit.
+	CPU string
+}
+
+// rolloutPlace is where the revisions run: a machine or a cluster.
+type rolloutPlace struct {
+	// provider has only its URL.
+	provider *rig.Deployed
+	// image is the present model's, other that of one with other weights.
+	image, other string
+	// target is the load of the function.
+	target load.Target
+	// processes lists the processes of a function's instances, by the function's name, and pause is the time from one
+	// list to the next.
+	processes func(function string) []int
+	pause     time.Duration
+	log       io.Writer
 }
 
 // fault is what is wrong with a candidate.
@@ -60,9 +78,11 @@ type ended struct {
 const (
 	rolloutImage = "rollout:latest"
 	otherImage   = "rollout:other"
+	// otherSeed makes the other weights.
+	otherSeed = 2
 )
 
-// RunRollout deploys later revisions of a function under load, one after the other.
+// RunRollout deploys later revisions of a function on this machine under load, one after the other.
 func RunRollout(ctx context.Context, o rig.Options, b Rollout) (*report.Report, error) {
 	s, err := rig.NewSubject("mnist")
 	if err != nil {
@@ -74,41 +94,58 @@ func RunRollout(ctx context.Context, o rig.Options, b Rollout) (*report.Report, 
 		return nil, err
 	}
 	defer d.Stop()
-	present, next := 4, 8 // Revisions differ in the largest batch.
 	if err := d.Bundle(s, rolloutImage); err != nil {
 		return nil, err
 	}
-	other, err := zoo.Make("mnist", 2)
+	other, err := zoo.Make("mnist", otherSeed)
 	if err != nil {
 		return nil, err
 	}
 	if _, err := bundle.Write(filepath.Join(d.State, "bundles"), otherImage, bundle.Manifest{}, other); err != nil {
 		return nil, err
 	}
-	if err := b.deploy(ctx, d, rolloutImage, present, false); err != nil {
-		return nil, err
-	}
 	target, err := s.JSONTarget(d.URL + "/function/" + rig.FunctionName)
 	if err != nil {
 		return nil, err
 	}
-	target.Rate, target.SLO = b.Rate, b.SLO
-	if _, err := rig.One(ctx, target); err != nil {
+	name := provider.FullName(rig.FunctionName+provider.CandidateSuffix, provider.DefaultNamespace)
+	return b.run(ctx, rolloutPlace{
+		provider: d, image: rolloutImage, other: otherImage, target: target, pause: 2 * time.Millisecond, log: o.Log,
+		processes: func(string) (pids []int) {
+			records, _ := d.Records() // One that is being written is read the next time.
+			for _, r := range records {
+				if r.Spec.Function == name && r.Process.PID > 1 {
+					pids = append(pids, r.Process.PID)
+				}
+			}
+			return pids
+		},
+	})
+}
+
+// run deploys later revisions at a place.
+func (b Rollout) run(ctx context.Context, p rolloutPlace) (*report.Report, error) {
+	present, next := 4, 8 // Revisions differ in the largest batch.
+	if err := b.deploy(ctx, p, p.image, present, false); err != nil {
 		return nil, err
 	}
-	fmt.Fprintln(o.Log, "measuring without rollouts")
-	alone, err := load.Run(ctx, load.Options{Targets: []load.Target{target}, Duration: min(b.Each, 20*time.Second)})
+	p.target.Rate, p.target.SLO = b.Rate, b.SLO
+	if _, err := rig.One(ctx, p.target); err != nil {
+		return nil, err
+	}
+	fmt.Fprintln(p.log, "measuring without rollouts")
+	alone, err := load.Run(ctx, load.Options{Targets: []load.Target{p.target}, Duration: min(b.Each, 20*time.Second)})
 	if err != nil {
 		return nil, err
 	}
 	var all []ended
 	for i := range b.Rollouts {
-		e, err := b.one(ctx, d, target, i, next)
+		e, err := b.one(ctx, p, i, next)
 		if err != nil {
 			return b.report(alone.Targets[0], all), err
 		}
-		fmt.Fprintf(o.Log, "%d of %d: fault %q, promoted %v after %.1f s, %d of %d requests good, %.2f %% in time, %d by the candidate: %s\n", i+1, b.Rollouts, e.fault, e.promoted,
-			e.took.Seconds(), e.load.Good, e.load.Requests, 100*e.load.WithinSLO, e.served, e.why)
+		fmt.Fprintf(p.log, "%d of %d: fault %q, promoted %v after %.1f s, %d of %d requests good, %.2f %% in time, %d by the candidate, answers %v: %s\n",
+			i+1, b.Rollouts, e.fault, e.promoted, e.took.Seconds(), e.load.Good, e.load.Requests, 100*e.load.WithinSLO, e.served, e.load.Codes, e.why)
 		if all = append(all, e); e.promoted {
 			present, next = next, present
 		}
@@ -117,28 +154,32 @@ func RunRollout(ctx context.Context, o rig.Options, b Rollout) (*report.Report, 
 }
 
 // deploy deploys an image with a largest batch, gradually if canary is set.
-func (b Rollout) deploy(ctx context.Context, d *rig.Deployed, image string, batch int, canary bool) error {
+func (b Rollout) deploy(ctx context.Context, p rolloutPlace, image string, batch int, canary bool) error {
 	settings := map[string]string{"com.openfaas.slo.latency": b.SLO.String(), "com.openfaas.infer.max-batch": strconv.Itoa(batch)}
 	if canary {
 		settings["com.openfaas.infer.canary"] = "50"
 		settings["com.openfaas.infer.canary-mirror"] = "20"
 		settings["com.openfaas.infer.canary-margin"] = "5"
-		settings["com.openfaas.infer.canary-timeout"] = "3s"
+		settings["com.openfaas.infer.canary-timeout"] = b.Start.String()
 	}
-	return d.DeployFunction(ctx, rig.Function(rig.FunctionName, image, settings))
+	f := rig.Function(rig.FunctionName, image, settings)
+	if b.CPU != "" {
+		f.Limits = rig.CPU(b.CPU)
+	}
+	return p.provider.DeployFunction(ctx, f)
 }
 
 // one lets a revision with a largest batch take over, or fail to, under load.
-func (b Rollout) one(ctx context.Context, d *rig.Deployed, target load.Target, i, batch int) (ended, error) {
+func (b Rollout) one(ctx context.Context, p rolloutPlace, i, batch int) (ended, error) {
 	e := ended{}
-	image := rolloutImage
+	image := p.image
 	if b.Every > 0 && i%b.Every == b.Every-1 {
 		e.fault = faults[i/b.Every%len(faults)]
 	}
 	if e.fault == faultAnswers {
-		image = otherImage
+		image = p.other
 	}
-	before, err := rolloutOf(ctx, d)
+	before, err := rolloutOf(ctx, p.provider)
 	if err != nil {
 		return e, err
 	}
@@ -146,17 +187,25 @@ func (b Rollout) one(ctx context.Context, d *rig.Deployed, target load.Target, i
 	defer stopSending()
 	loaded, failed := make(chan *load.Result, 1), make(chan error, 1)
 	go func() {
-		r, err := load.Run(ctx, load.Options{Targets: []load.Target{target}, Duration: b.Each + 10*time.Second, Until: sending})
+		r, err := load.Run(ctx, load.Options{Targets: []load.Target{p.target}, Duration: b.Each + 10*time.Second, Until: sending})
 		loaded <- r
 		failed <- err
 	}()
 	harming, stopHarming := context.WithCancel(ctx)
 	defer stopHarming()
 	if e.fault != noFault {
-		go harm(harming, d, e.fault)
+		harmed := make(chan struct{})
+		defer func() {
+			stopHarming()
+			<-harmed
+		}()
+		go func() {
+			defer close(harmed)
+			p.harm(harming, e.fault)
+		}()
 	}
 	began := time.Now()
-	if err := b.deploy(ctx, d, image, batch, true); err != nil {
+	if err := b.deploy(ctx, p, image, batch, true); err != nil {
 		return e, err
 	}
 	now := before
@@ -164,7 +213,7 @@ func (b Rollout) one(ctx context.Context, d *rig.Deployed, target load.Target, i
 		if err := rig.Pause(ctx, 50*time.Millisecond); err != nil {
 			return e, err
 		}
-		if now, err = rolloutOf(ctx, d); err != nil {
+		if now, err = rolloutOf(ctx, p.provider); err != nil {
 			return e, err
 		}
 		if now.Rollout != nil {
@@ -202,17 +251,13 @@ func rolloutOf(ctx context.Context, d *rig.Deployed) (s provider.RolloutStatus, 
 }
 
 // harm does to the candidate's instances what a fault says, until ctx ends.
-func harm(ctx context.Context, d *rig.Deployed, what fault) {
-	name := provider.FullName(rig.FunctionName+provider.CandidateSuffix, provider.DefaultNamespace)
+func (p rolloutPlace) harm(ctx context.Context, what fault) {
 	each := func(signal syscall.Signal) {
-		records, _ := d.Records() // One that is being written is read the next time.
-		for _, r := range records {
-			if r.Spec.Function == name && r.Process.PID > 1 {
-				_ = syscall.Kill(r.Process.PID, signal) // It may have ended.
-			}
+		for _, pid := range p.processes(rig.FunctionName + provider.CandidateSuffix) {
+			_ = syscall.Kill(pid, signal) // It may have ended.
 		}
 	}
-	for began := time.Now(); ctx.Err() == nil; _ = rig.Pause(ctx, 2*time.Millisecond) {
+	for began := time.Now(); ctx.Err() == nil; _ = rig.Pause(ctx, p.pause) {
 		switch what {
 		case faultCrash:
 			each(syscall.SIGKILL)

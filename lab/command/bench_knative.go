@@ -9,6 +9,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/node"
 	"github.com/faas-infer/faas-infer/lab/knative"
+	"github.com/faas-infer/faas-infer/lab/kubelet"
 	"github.com/faas-infer/faas-infer/lab/rig"
 )
 
@@ -42,31 +43,8 @@ Results:
 			if err := b.Check(); err != nil {
 				return err
 			}
-			program, err := rig.FindProgram()
-			if err != nil {
-				return err
-			}
 			b.Log = os.Stderr
-			inside := knative.Inside()
-			done, err := knative.Prepare(c.Context(), program)
-			if err != nil {
-				return err
-			}
-			var failed error
-			code := node.Run(func() int {
-				if failed = measureKnative(c, b, asJSON); failed != nil {
-					fmt.Fprintln(os.Stderr, "faas-infer-lab bench knative:", failed)
-					return 1
-				}
-				return 0
-			})
-			if inside {
-				os.Exit(code) // The first process says what is wrong once.
-			}
-			if code != 0 && failed == nil {
-				failed = errors.New("the measurement in the namespaces failed, see above")
-			}
-			return errors.Join(failed, done())
+			return onKubelet(c, func() error { return measureKnative(c, b, asJSON) }, knative.Script)
 		},
 	}
 	f := c.Flags()
@@ -78,6 +56,35 @@ Results:
 	f.DurationVar(&b.Each, "each", b.Each, "shortest time from one rollout to the next")
 	f.StringVar(&b.CPU, "cpu", b.CPU, "most that an instance has of a core")
 	return c
+}
+
+// onKubelet builds what a cluster with a real kubelet needs, with more of the project's scripts, and lets measure run
+// in the namespaces of the node.
+func onKubelet(c *cobra.Command, measure func() error, scripts ...string) error {
+	program, err := rig.FindProgram()
+	if err != nil {
+		return err
+	}
+	inside := kubelet.Inside()
+	done, err := kubelet.Prepare(c.Context(), program, scripts...)
+	if err != nil {
+		return err
+	}
+	var failed error
+	code := node.Run(func() int {
+		if failed = measure(); failed != nil {
+			fmt.Fprintf(os.Stderr, "%s: %v\n", c.CommandPath(), failed)
+			return 1
+		}
+		return 0
+	})
+	if inside {
+		os.Exit(code) // The first process says what is wrong once.
+	}
+	if code != 0 && failed == nil {
+		failed = errors.New("the measurement in the namespaces failed, see above")
+	}
+	return errors.Join(failed, done())
 }
 
 // measureKnative measures and prints what was measured, also before an error.

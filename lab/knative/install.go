@@ -10,6 +10,9 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
+// Script builds Knative and prints its directory, for kubelet.Prepare.
+const Script = "knative.sh"
+
 // domain is the one below which Knative's services have their hosts.
 const domain = "example.com"
 
@@ -39,7 +42,7 @@ var theirAnnotations = map[string]string{
 
 // install installs both systems.
 func (b *bench) install(ctx context.Context) error {
-	if err := b.installOurs(ctx); err != nil {
+	if err := b.Install(ctx); err != nil {
 		return fmt.Errorf("install faas-infer: %w", err)
 	}
 	b.say("faas-infer is installed")
@@ -50,53 +53,13 @@ func (b *bench) install(ctx context.Context) error {
 	return nil
 }
 
-// installOurs installs faas-infer from yaml/, with requests for CPU that leave room for Knative.
-func (b *bench) installOurs(ctx context.Context) error {
-	yaml := func(name string) string { return filepath.Join(b.built.Checkout, "yaml", name) }
-	image := b.RegistryHost() + "/faas-infer/provider:latest"
-	base := b.built.file("base.tar")
-	if _, err := run(ctx, b.built.Kubernetes, "image", "provider", "--base", base, "--push", image); err != nil {
-		return err
-	}
-	text, err := os.ReadFile(yaml("provider.yaml"))
-	if err != nil {
-		return err
-	}
-	edits := strings.NewReplacer("image: faas-infer/provider\n", "image: "+image+"\n",
-		"requests: {cpu: 500m, memory: 512Mi", "requests: {cpu: 100m, memory: 128Mi")
-	manifest := edits.Replace(string(text))
-	if err := b.apply(ctx, "", "-f", yaml("options/namespaces/namespaces.yaml")); err != nil {
-		return err
-	}
-	if err := b.Define(ctx, yaml("crd.yaml")); err != nil {
-		return err
-	}
-	if err := b.apply(ctx, "", "-f", yaml("rbac.yaml")); err != nil {
-		return err
-	}
-	if _, err := b.Kubectl(ctx, "", "-n", "openfaas", "create", "secret", "generic", "basic-auth",
-		"--from-literal=basic-auth-user=admin", "--from-literal=basic-auth-password=secret"); err != nil {
-		return err
-	}
-	if err := b.apply(ctx, manifest, "-f", "-"); err != nil {
-		return err
-	}
-	if err := b.rolledOut(ctx, "openfaas", "faas-infer"); err != nil {
-		return err
-	}
-	// The node has no route to the services' own addresses.
-	_, err = b.Kubectl(ctx, "", "-n", "openfaas", "patch", "service/faas-infer",
-		"--patch", `{"spec":{"type":"NodePort"}}`)
-	return err
-}
-
 // installTheirs installs Knative from the objects of its modules.
 func (b *bench) installTheirs(ctx context.Context) error {
 	var err error
-	if err := b.Define(ctx, filepath.Join(b.built.Knative, "crds.yaml")); err != nil {
+	if err := b.Define(ctx, filepath.Join(b.Printed[Script], "crds.yaml")); err != nil {
 		return err
 	}
-	text, err := os.ReadFile(filepath.Join(b.built.Knative, "core.yaml"))
+	text, err := os.ReadFile(filepath.Join(b.Printed[Script], "core.yaml"))
 	if err != nil {
 		return err
 	}
@@ -109,19 +72,19 @@ func (b *bench) installTheirs(ctx context.Context) error {
 		manifest = strings.ReplaceAll(manifest, "ko://knative.dev/serving/cmd/"+program+"\n", image+"\n")
 	}
 	manifest, checked := apart(manifest)
-	if err := b.apply(ctx, manifest, "--server-side", "-f", "-"); err != nil {
+	if err := b.Apply(ctx, manifest, "--server-side", "-f", "-"); err != nil {
 		return err
 	}
 	for _, program := range theirPrograms {
 		if program == "queue" {
 			continue // It runs beside each instance.
 		}
-		if err := b.rolledOut(ctx, "knative-serving", program); err != nil {
+		if err := b.RolledOut(ctx, "knative-serving", program); err != nil {
 			return err
 		}
 	}
 	err = await(ctx, "Knative's webhook to check objects", func() error {
-		return b.apply(ctx, checked, "--server-side", "-f", "-")
+		return b.Apply(ctx, checked, "--server-side", "-f", "-")
 	})
 	if err != nil {
 		return err
@@ -160,23 +123,7 @@ func apart(manifest string) (others, checked string) {
 
 // pushTheirs pushes the image of one of Knative's programs and returns its name.
 func (b *bench) pushTheirs(program string) (string, error) {
-	files := map[string]string{"/ko-app/" + program: filepath.Join(b.built.Knative, "bin", program)}
+	files := map[string]string{"/ko-app/" + program: filepath.Join(b.Printed[Script], "bin", program)}
 	config := v1.Config{Entrypoint: []string{"/ko-app/" + program}, User: "65532:65532"}
 	return b.PushTools("knative/"+program+":v1", files, config)
-}
-
-// apply runs kubectl apply.
-func (b *bench) apply(ctx context.Context, stdin string, arguments ...string) error {
-	_, err := b.Kubectl(ctx, stdin, append([]string{"apply"}, arguments...)...)
-	return err
-}
-
-// rolledOut waits until a Deployment is available.
-func (b *bench) rolledOut(ctx context.Context, namespace, name string) error {
-	_, err := b.Kubectl(ctx, "", "-n", namespace, "rollout", "status", "deployment/"+name, "--timeout=5m")
-	if err != nil {
-		pods, _ := b.Kubectl(ctx, "", "-n", namespace, "get", "pods,events", "-o", "wide") // For the error's reader.
-		return fmt.Errorf("%w\n%s", err, pods)
-	}
-	return nil
 }

@@ -9,12 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"github.com/faas-infer/faas-infer/command/report"
-	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster"
-	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/node"
+	"github.com/faas-infer/faas-infer/lab/kubelet"
 )
 
 // Bench are the options of the measurement.
@@ -60,33 +58,25 @@ const maxRate = 200
 // bench is a running measurement.
 type bench struct {
 	Bench
-	*testcluster.Cluster
-	built   built
+	*kubelet.Cluster
 	ingress *Ingress
 	// images are the names of the model's two images.
 	images []string
 	report *report.Report
 }
 
-// Run measures in the namespaces of [node.Run], with what [Prepare] has built. It returns what was
+// Run measures in the namespaces of node.Run, with what [kubelet.Prepare] has built. It returns what was
 // measured before an error, too.
 func Run(ctx context.Context, b Bench) (r *report.Report, err error) {
 	r = report.New("bench knative", time.Now())
-	if !node.Isolated() {
-		return nil, errors.New("a real node needs root and Linux namespaces, which this machine does not give")
-	}
 	m := &bench{Bench: b, report: r}
-	if m.built, err = prepared(); err != nil {
-		return nil, err
-	}
-	options := testcluster.Options{Node: true, Services: true, Log: b.Log}
-	if m.Cluster, err = testcluster.Start(ctx, options); err != nil {
+	if m.Cluster, err = kubelet.Start(ctx, b.Log); err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			m.show(context.WithoutCancel(ctx))
-			m.keepLogs()
+			m.Show(context.WithoutCancel(ctx), "services.serving.knative.dev,revisions.serving.knative.dev")
+			m.KeepLogs()
 		}
 		err = errors.Join(err, m.Stop())
 	}()
@@ -104,37 +94,9 @@ func Run(ctx context.Context, b Bench) (r *report.Report, err error) {
 	return r, m.rollouts(ctx, ours, theirs)
 }
 
-// show prints what the cluster runs, for the reader of an error.
-func (b *bench) show(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	theirs := "services.serving.knative.dev,revisions.serving.knative.dev"
-	for _, what := range []string{"pods", "functions.faas-infer.dev", theirs} {
-		out, err := b.Kubectl(ctx, "", "get", what, "-A", "-o", "wide")
-		if err != nil {
-			out += err.Error()
-		}
-		b.say("%s", out)
-	}
+func (b *bench) say(format string, arguments ...any) {
+	fmt.Fprintf(b.Bench.Log, format+"\n", arguments...)
 }
-
-// keepVariable names a directory to which the logs go of a measurement that fails.
-const keepVariable = "FAAS_INFER_KEEP_LOGS"
-
-// keepLogs copies the cluster's logs if somebody wants them.
-func (b *bench) keepLogs() {
-	keep := os.Getenv(keepVariable)
-	if keep == "" {
-		return
-	}
-	for _, from := range []string{b.Logs(), b.Dir() + "/node/pod-logs"} {
-		if err := os.CopyFS(keep+"/"+time.Now().Format("150405.000"), os.DirFS(from)); err != nil {
-			b.say("the logs are not kept: %v", err)
-		}
-	}
-}
-
-func (b *bench) say(format string, arguments ...any) { fmt.Fprintf(b.Log, format+"\n", arguments...) }
 
 // patience bounds each wait for the cluster.
 const patience = 5 * time.Minute

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/faas-infer/faas-infer/lab/kubelet"
 )
 
 // system is one of the two that serve the model.
@@ -91,24 +92,21 @@ func (b *bench) systems(ctx context.Context) (ours, theirs *system, err error) {
 
 // pushModel pushes the model's images.
 func (b *bench) pushModel(ctx context.Context) error {
-	base := b.RegistryHost() + "/faas-infer/base:latest"
-	if _, err := run(ctx, b.built.Kubernetes, "image", "push", b.built.file("base.tar"), base); err != nil {
-		return err
-	}
-	model := b.built.file("digits.onnx")
-	if _, err := run(ctx, b.built.Program, "model", "make", "mnist", "--out", model); err != nil {
+	base := b.Base()
+	model := b.File("digits.onnx")
+	if _, err := kubelet.Run(ctx, b.Program, "model", "make", "mnist", "--out", model); err != nil {
 		return err
 	}
 	for _, version := range versions {
-		root, image := b.built.file("bundles"), "functions/digits:"+version
-		if _, err := run(ctx, b.built.Program, "bundle", model, "--root", root, "--image", image); err != nil {
+		root, image := b.File("bundles"), "functions/digits:"+version
+		if _, err := kubelet.Run(ctx, b.Program, "bundle", model, "--root", root, "--image", image); err != nil {
 			return err
 		}
 		dir := filepath.Join(root, "functions", "digits", version)
 		if err := os.WriteFile(filepath.Join(dir, "VERSION"), []byte(version+"\n"), 0o644); err != nil {
 			return err
 		}
-		printed, err := run(ctx, b.built.Kubernetes, "image", "function", dir, "--base", base,
+		printed, err := kubelet.Run(ctx, b.Kubernetes, "image", "function", dir, "--base", base,
 			"--push", b.RegistryHost()+"/"+image)
 		if err != nil {
 			return err
@@ -124,14 +122,13 @@ func (b *bench) pushModel(ctx context.Context) error {
 
 // ourSystem deploys the model with faas-infer and waits for its first answer.
 func (b *bench) ourSystem(ctx context.Context, client *kubernetes.Clientset) (*system, error) {
-	port, err := b.Kubectl(ctx, "", "-n", "openfaas", "get", "service/faas-infer",
-		"-o", "jsonpath={.spec.ports[0].nodePort}")
+	address, err := b.Address(ctx)
 	if err != nil {
 		return nil, err
 	}
 	s := &system{
 		name: "faas-infer", client: client, namespace: "openfaas-fn", selector: "faas_function=digits",
-		url: "http://" + net.JoinHostPort(b.Addresses.Node, strings.TrimSpace(port)) + "/function/digits",
+		url: "http://" + address + "/function/digits",
 	}
 	s.deploy = func(ctx context.Context, image string) error {
 		_, err := b.Kubectl(ctx, fmt.Sprintf(ourManifest, image, b.CPU), "apply", "-f", "-")

@@ -1,11 +1,13 @@
 package bundles
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -41,15 +43,19 @@ type Downloads struct {
 	stored func(namespace string) ([]store.Function, error)
 
 	mu sync.Mutex
-	// brought are the contents that deployments have fetched and no revision has yet, by [deploymentKey].
+	// brought are the contents that deployments have fetched and no stored revision has yet, by [deploymentKey].
 	brought map[string]brought
 }
 
-// brought is what a deployment has fetched.
+// brought is what a deployment has fetched. A revision has taken it once pinned is set.
 type brought struct {
-	entry string
-	at    time.Time
+	entry  string
+	at     time.Time
+	pinned bool
 }
+
+// storedWithin is how long a revision may take from its pin to the store, with the check of its model.
+const storedWithin = 5 * time.Minute
 
 var _ provider.Fetcher = (*Downloads)(nil)
 
@@ -84,7 +90,7 @@ func (d *Downloads) Fetch(ctx context.Context, f types.FunctionDeployment, in an
 	if d.brought == nil {
 		d.brought = map[string]brought{}
 	}
-	d.brought[deploymentKey(f)] = brought{e.Name, time.Now()}
+	d.brought[deploymentKey(f)] = brought{entry: e.Name, at: time.Now()}
 	return nil
 }
 
@@ -131,13 +137,18 @@ func (d *Downloads) open(_ context.Context, f *provider.Function) (*bundle.Bundl
 	key := deploymentKey(f.Deployment)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	fetched, isNew := d.brought[key]
+	fetched := d.brought[key]
 	own, pinned := d.readPin(pinName(f.Name, f.Revision))
 	entry := own.entry
 	if !pinned {
-		entry = d.earlier(f, key)
-		if isNew {
+		back, known := d.readPin(pinName(f.Name, f.BackTo))
+		switch {
+		case f.BackTo > 0 && known:
+			entry = back.entry
+		case fetched.entry != "" && !fetched.pinned:
 			entry = fetched.entry
+		default:
+			entry = d.earlier(f, key)
 		}
 	}
 	e, here := d.cache.Entry(entry)
@@ -149,7 +160,9 @@ func (d *Downloads) open(_ context.Context, f *provider.Function) (*bundle.Bundl
 		if err := d.write(d.pinFile(pinName(f.Name, f.Revision)), []byte(e.Name+"\n"+key)); err != nil {
 			return nil, err
 		}
-		delete(d.brought, key)
+		if fetched.entry != "" {
+			d.brought[key] = brought{fetched.entry, time.Now(), true}
+		}
 	}
 	return bundle.OpenDir(e.Dir)
 }
@@ -225,9 +238,10 @@ func (d *Downloads) write(file string, text []byte) error {
 // keptRevisions is the number of a function's latest revisions whose pins stay: those to which one may go back.
 const keptRevisions = 10
 
-// inUse lists the entries that revisions have: the present ones, and the latest ones of functions that are stored. It
-// removes the pins of others [UnusedFor] after they were last among these.
-func (d *Downloads) inUse() (names []string) {
+// inUse lists the entries that revisions have: needed are those of the present ones and of deployments, spare those to
+// which one may go back, most revisions back first. It removes the pins of others [UnusedFor] after they were last
+// among these.
+func (d *Downloads) inUse() (needed, spare []string) {
 	now := time.Now()
 	stored, failed := d.stored("")
 	functions := map[string]bool{}
@@ -237,17 +251,9 @@ func (d *Downloads) inUse() (names []string) {
 		functions[baseName(full)] = true
 		current[pinName(full, f.Revision)] = true
 	}
-	latest := map[string][]uint64{}
 	pins := d.pinNames()
-	for _, name := range pins {
-		function, revision := splitPin(name)
-		latest[baseName(function)] = append(latest[baseName(function)], revision)
-	}
-	for function, revisions := range latest {
-		slices.Sort(revisions)
-		slices.Reverse(revisions)
-		latest[function] = slices.Compact(revisions)
-	}
+	latest := latestRevisions(pins)
+	behind := map[string]int{} // How many revisions back a spare entry is at least.
 	for _, name := range pins {
 		function, revision := splitPin(name)
 		base := baseName(function)
@@ -259,14 +265,43 @@ func (d *Downloads) inUse() (names []string) {
 			_ = os.Remove(file) // If it stays, so does its model for a while.
 			continue
 		}
-		if p, ok := d.readPin(name); ok {
-			names = append(names, p.entry)
+		switch p, ok := d.readPin(name); {
+		case !ok:
+		case failed != nil || current[name]: // What cannot be listed may be needed.
+			needed = append(needed, p.entry)
+		default:
+			if least, known := behind[p.entry]; !known || newer < least {
+				behind[p.entry] = newer
+			}
 		}
 	}
+	spare = slices.SortedFunc(maps.Keys(behind), func(a, b string) int {
+		return cmp.Or(cmp.Compare(behind[b], behind[a]), cmp.Compare(a, b))
+	})
+	return append(needed, d.broughtEntries(now)...), spare
+}
+
+// latestRevisions lists the revisions that functions have pins of, the latest first.
+func latestRevisions(pins []string) map[string][]uint64 {
+	latest := map[string][]uint64{}
+	for _, name := range pins {
+		function, revision := splitPin(name)
+		latest[baseName(function)] = append(latest[baseName(function)], revision)
+	}
+	for function, revisions := range latest {
+		slices.Sort(revisions)
+		slices.Reverse(revisions)
+		latest[function] = slices.Compact(revisions)
+	}
+	return latest
+}
+
+// broughtEntries lists what deployments have fetched that are not revisions yet.
+func (d *Downloads) broughtEntries(now time.Time) (names []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for key, b := range d.brought {
-		if now.Sub(b.at) > UnusedFor { // Its deployment was refused.
+		if age := now.Sub(b.at); age > UnusedFor || b.pinned && age > storedWithin { // Refused, or stored.
 			delete(d.brought, key)
 			continue
 		}

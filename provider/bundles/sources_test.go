@@ -118,14 +118,21 @@ func TestRevisionsKeepTheirContent(t *testing.T) {
 	if b, err := d.open(t.Context(), revision(5)); err == nil || !strings.Contains(err.Error(), "deploy it again") {
 		t.Error(b, err)
 	}
+	back := revision(6)
+	back.BackTo = 1
+	if b, err := d.open(t.Context(), back); err != nil {
+		t.Error(err)
+	} else if got, err := os.ReadFile(b.ModelPath()); err != nil || !bytes.Equal(got, read("mnist")) {
+		t.Error("who goes back to a revision has other content", len(got), err)
+	}
 	s.Close()
 	later := open()
 	has(later, 1, "mnist")
 	has(later, 2, "identity")
-	if names := later.inUse(); len(names) != 5 {
-		t.Errorf("in use: %v", names)
+	if needed, spare := later.inUse(); len(needed) != 0 || len(spare) != 2 {
+		t.Errorf("in use: %v, %v", needed, spare)
 	}
-	if err := later.Fetch(t.Context(), revision(6).Deployment, revision(6).Inference, nil); err == nil || !strings.Contains(err.Error(), annotation.InferModel) {
+	if err := later.Fetch(t.Context(), revision(7).Deployment, revision(7).Inference, nil); err == nil || !strings.Contains(err.Error(), annotation.InferModel) {
 		t.Error(err)
 	}
 	f := revision(7)
@@ -168,11 +175,15 @@ func TestLatestRevisionsKeepTheirPins(t *testing.T) {
 	}
 	add(pinName("f--next.n", 12))
 	add(pinName("gone.n", 7))
-	if names := d.inUse(); len(names) != 11 || slices.Contains(names, "sha256-f.n@2") || !slices.Contains(names, "sha256-f.n@3") {
-		t.Errorf("in use: %v", names)
+	needed, spare := d.inUse()
+	if !slices.Equal(needed, []string{"sha256-f.n@12"}) {
+		t.Errorf("needed: %v", needed)
+	}
+	if len(spare) != 10 || spare[0] != "sha256-f.n@3" || slices.Contains(spare, "sha256-f.n@2") {
+		t.Errorf("what can be spared, the oldest first: %v", spare)
 	}
 	stored = nil // From now on it counts.
-	if names := d.inUse(); len(names) != 11 {
-		t.Errorf("in use just after the function was removed: %v", names)
+	if needed, spare := d.inUse(); len(needed) != 0 || len(spare) != 11 {
+		t.Errorf("in use just after the function was removed: %v, %v", needed, spare)
 	}
 }

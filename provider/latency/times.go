@@ -10,8 +10,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -143,6 +145,8 @@ type Finder struct {
 	// sketching, measuring, preparing and dividing are where sketches, measurements, preparations
 	// and divisions take turns.
 	sketching, measuring, preparing, dividing *line
+	// sketched has the directories of models that were sketched, by key. One is gone once its model is prepared.
+	sketched *sync.Map
 	// trial finds the times on GPUs, nil for Devices.
 	trial Trial
 }
@@ -156,6 +160,7 @@ func NewFinder(f Finder) *Finder {
 	f.measuring = &line{doing: "being measured", lanes: 1, spare: spare}
 	f.preparing = &line{doing: "being prepared", lanes: few, spare: spare}
 	f.dividing = &line{doing: "being divided", lanes: 1, spare: spare}
+	f.sketched = new(sync.Map)
 	return &f
 }
 
@@ -322,7 +327,7 @@ func (t *Finder) Profile(ctx context.Context, f *provider.Function, file string,
 func (t *Finder) onCPU(ctx context.Context, f *provider.Function, file, hash string, alone bool) (prepared string, p *profiler.Profile, err error) {
 	key := t.Key(hash, f)
 	if p = t.stored(key); t.serves(f, p) {
-		prepared, err = t.Ready(ctx, f, file)
+		prepared, err = atOnce(ctx, t, f, file, key, p)
 		return prepared, p, err
 	}
 	if p = t.foreign(ctx, hash, f); p != nil {
@@ -348,11 +353,12 @@ func (t *Finder) onCPU(ctx context.Context, f *provider.Function, file, hash str
 func (t *Finder) begin(ctx context.Context, f *provider.Function, file, key string) (prepared string, p *profiler.Profile, err error) {
 	return t.sketching.find(ctx, f.Name, t.Models.Bytes(file), func(ctx context.Context) (prepared string, p *profiler.Profile, err error) {
 		if p := t.stored(key); t.serves(f, p) { // Another call has just found it.
-			prepared, err := t.Ready(ctx, f, file)
+			prepared, err := atOnce(ctx, t, f, file, key, p)
 			return prepared, p, err
 		}
 		if prepared, p, err = t.sketch(ctx, f, file); t.serves(f, p) {
 			t.keep(f, key, p)
+			t.sketched.Store(key, prepared)
 		}
 		return prepared, p, cmp.Or(ctx.Err(), err)
 	})
@@ -481,6 +487,18 @@ func (t *Finder) predict(ctx context.Context, f *provider.Function, file string,
 	}
 	log.Info().Dur("took_ms", time.Since(began)).Int("largest_batch", p.MaxBatch()).Msg("predicted the model's times from its operators")
 	return prepared, p, nil
+}
+
+// atOnce is Ready for a model with a stored profile. A provisional one serves as it was sketched, as the function does
+// for which it was: preparing a large model takes a while, and Refine waits for that.
+func atOnce(ctx context.Context, t *Finder, f *provider.Function, file, key string, p *profiler.Profile) (prepared string, err error) {
+	if dir, ok := t.sketched.Load(key); ok && p.Provisional {
+		prepared = dir.(string)
+		if _, err := os.Stat(prepared); err == nil {
+			return prepared, nil
+		}
+	}
+	return t.Ready(ctx, f, file)
 }
 
 // Ready prepares a function's model that does not have to be measured.

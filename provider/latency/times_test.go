@@ -1,6 +1,7 @@
 package latency_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // models holds one model whose batch of b takes 10 ms · (b+1)/2, predicted or measured.
 // Predicting and measuring take a second each.
 type models struct {
+	// linked is the directory in which Sketch leaves a model, "" for that of Prepare.
+	linked   string
 	mu       sync.Mutex
 	calls    []string
 	measured atomic.Int64
@@ -72,7 +75,7 @@ func (m *models) Sketch(_ context.Context, file string, maxBatch int, until time
 	m.call("sketch")
 	p := profile(min(maxBatch, 2), until, m.sketch, false)
 	p.Provisional = true
-	return "prepared " + file, p, nil
+	return cmp.Or(m.linked, "prepared "+file), p, nil
 }
 
 func (m *models) Predict(ctx context.Context, file string, maxBatch int, until time.Duration) (string, *profiler.Profile, error) {
@@ -285,6 +288,15 @@ func TestSketch(t *testing.T) {
 	}
 	if found, did := r.find(t, f, false), r.models.did(); found != "≤8 true" || did != "[prepare]" {
 		t.Errorf("afterwards %s by %s", found, did)
+	}
+
+	large := newRig(true)
+	large.models.sketch, large.models.linked = 1, t.TempDir()
+	for _, want := range []string{"[sketch]", "[]"} {
+		prepared, _, err := large.Profile(t.Context(), f, "m", false)
+		if did := large.models.did(); err != nil || prepared != large.models.linked || did != want {
+			t.Errorf("a large model, which is sketched before it is prepared: %s, %v, by %s", prepared, err, did)
+		}
 	}
 
 	slow := newRig(true)

@@ -74,6 +74,14 @@ x86_64) arch=amd64 ;;
 aarch64) arch=arm64 ;;
 *) fail "this machine is $(uname -m): there are programs for x86_64 and aarch64" ;;
 esac
+# The programs need a glibc of this version. A machine without getconf is not asked.
+glibc=@GLIBC@
+if command -v getconf >/dev/null; then
+	has=$(getconf GNU_LIBC_VERSION 2>/dev/null) ||
+		fail "this machine has no glibc, as Alpine Linux: faas-infer needs glibc $glibc or later. Use the images, or another distribution"
+	[ "$(printf '%s\n' "$glibc" "${has#glibc }" | sort -V | head -n 1)" = "$glibc" ] ||
+		fail "this machine has $has: faas-infer needs glibc $glibc or later, such as in Debian 12, Ubuntu 22.04 or RHEL 9"
+fi
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

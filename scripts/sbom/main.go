@@ -149,9 +149,13 @@ func (b *bill) addAll(files []string) error {
 		if err != nil {
 			return err
 		}
+		name := filepath.Base(file)
+		if !strings.HasSuffix(file, ".tar") { // A program is in a directory with its architecture's name.
+			name += "-" + filepath.Base(filepath.Dir(file))
+		}
 		p := pack{
-			ID:      "File-" + filepath.Base(file),
-			Name:    filepath.Base(file),
+			ID:      "File-" + name,
+			Name:    name,
 			File:    filepath.Base(file),
 			Version: b.release,
 			Licence: "MIT",
@@ -325,12 +329,15 @@ func printLicences(w io.Writer, programs []string) error {
 		return err
 	}
 	slices.Sort(modules)
-	for _, m := range slices.Compact(modules) {
-		dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", m).Output()
-		if err != nil {
-			return fmt.Errorf("find the module %s: %w", m, err)
-		}
-		if err := printLicence(w, m, strings.TrimSpace(string(dir))); err != nil {
+	list := exec.Command("go", append([]string{"list", "-m", "-f", "{{.Path}} {{.Dir}}"}, slices.Compact(modules)...)...)
+	list.Stderr = os.Stderr
+	found, err := list.Output()
+	if err != nil {
+		return fmt.Errorf("find the modules: %w", err)
+	}
+	for line := range strings.Lines(string(found)) {
+		m, dir, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if err := printLicence(w, m, dir); err != nil {
 			return err
 		}
 	}

@@ -70,12 +70,13 @@ const savedModel = "saved_model"
 
 // manifest finds the model in a directory.
 func manifest(dir string, u source.URI) (bundle.Manifest, error) {
-	var onnx, keras, saved []string
+	var onnx, keras, saved, all []string
 	err := filepath.WalkDir(dir, func(file string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			return err
 		}
 		name, err := filepath.Rel(dir, file)
+		all = append(all, name)
 		switch {
 		case filepath.Ext(name) == ".onnx":
 			onnx = append(onnx, name)
@@ -108,7 +109,8 @@ func manifest(dir string, u source.URI) (bundle.Manifest, error) {
 		m.Engine, m.Model = bundle.EngineTensorFlow, keras[0]
 		return m, nil
 	}
-	return m, fmt.Errorf("it has neither %s nor exactly one model: an .onnx or .keras file, or a SavedModel; `faas-infer model convert` makes ONNX of other formats", bundle.ManifestFile)
+	return m, fmt.Errorf("it has neither %s nor exactly one model: an .onnx or .keras file, or a SavedModel; it has %s; "+
+		"`faas-infer model convert` makes ONNX of other formats", bundle.ManifestFile, contained(all))
 }
 
 // chosenFile returns the file that is meant without a manifest: model.onnx, the only one beside no folder, or
@@ -126,6 +128,17 @@ func chosenFile(files []string) string {
 		return "onnx/model.onnx"
 	}
 	return ""
+}
+
+// contained says which files there are.
+func contained(files []string) string {
+	switch len(files) {
+	case 0:
+		return "no file"
+	case 1:
+		return "one file, " + some(files)
+	}
+	return fmt.Sprintf("%d files: %s", len(files), some(files))
 }
 
 // some lists a few names.

@@ -41,8 +41,9 @@ type Options struct {
 	Sources origin.Sources
 	// Stall is how long a server may send nothing, [DefaultStall] if it is 0.
 	Stall time.Duration
-	// InUse lists the names of the entries that must stay, however full the cache is; nil for none.
-	InUse func() []string
+	// InUse lists the names of the entries that must stay, however full the cache is, and of those that go only when no
+	// unused one is left, in the order in which they go; nil for none.
+	InUse func() (needed, spare []string)
 }
 
 // Cache keeps models by their content. Its methods may be called concurrently, and processes may share its directory.
@@ -84,11 +85,16 @@ func (c *Cache) Close() error {
 // Entry returns the entry of a name that [Cache.Fetch] has returned, false if it is gone.
 func (c *Cache) Entry(name string) (Entry, bool) {
 	e := Entry{Name: name, Dir: filepath.Join(c.store.Dir, name)}
-	if !strings.HasPrefix(name, "sha256-") || !filepath.IsLocal(name) || !workdir.Exists(e.Dir) {
+	if !isEntry(name) || !workdir.Exists(e.Dir) {
 		return Entry{}, false
 	}
 	workdir.Use(e.Dir, time.Now())
 	return e, true
+}
+
+// isEntry reports whether a name is one of an entry, and no pattern or path.
+func isEntry(name string) bool {
+	return strings.HasPrefix(name, "sha256-") && filepath.IsLocal(name) && !strings.ContainsAny(name, `*?[\/`)
 }
 
 // Fetch returns the entry of a URI, which it downloads unless the cache has it. A URI without a hash is asked

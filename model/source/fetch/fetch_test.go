@@ -263,6 +263,12 @@ func TestRefusals(t *testing.T) {
 		_, _ = f.Write([]byte("{}"))
 		_ = z.Close()
 	})
+	mux.HandleFunc("/other.zip", func(w http.ResponseWriter, _ *http.Request) {
+		z := zip.NewWriter(w)
+		_, _ = z.Create("docs/readme.txt")
+		_, _ = z.Create("docs/photo.jpg")
+		_ = z.Close()
+	})
 	mux.HandleFunc("/program.zip", func(w http.ResponseWriter, _ *http.Request) {
 		z := zip.NewWriter(w)
 		f, _ := z.Create("bundle.yaml")
@@ -285,6 +291,7 @@ func TestRefusals(t *testing.T) {
 		"/absent.onnx":                     "no such file",
 		"/weights.zip":                     "leads out",
 		"/program.zip":                     "data only",
+		"/other.zip":                       "2 files: photo.jpg, readme.txt",
 		"/server.zip":                      `the engine "mlserver"`,
 	} {
 		if part != "" {
@@ -324,9 +331,9 @@ func TestEviction(t *testing.T) {
 		_, _ = w.Write(content)
 	}))
 	defer s.Close()
-	dir, used := t.TempDir(), []string{}
+	dir, used, spare := t.TempDir(), []string{}, []string{}
 	c := open(t, func(o *fetch.Options) {
-		o.Dir, o.MaxBytes, o.InUse = dir, 10<<20, func() []string { return used }
+		o.Dir, o.MaxBytes, o.InUse = dir, 10<<20, func() (_, _ []string) { return used, spare }
 	})
 	first, second := mustFetch(t, c, s.URL+"/1.onnx"), mustFetch(t, c, s.URL+"/2.onnx")
 	used = []string{first.Name}
@@ -345,6 +352,18 @@ func TestEviction(t *testing.T) {
 	}
 	used = []string{first.Name, third.Name}
 	refuses(t, c, s.URL+"/4.onnx", "--models-size")
+
+	// What can be spared goes in its order, however lately it was used, and not what is needed, too.
+	used, spare = []string{third.Name}, []string{third.Name, first.Name}
+	fourth := mustFetch(t, c, s.URL+"/4.onnx")
+	if _, ok := c.Entry(first.Name); ok {
+		t.Error("an entry that can be spared stays")
+	}
+	for _, e := range []fetch.Entry{third, fourth} {
+		if _, ok := c.Entry(e.Name); !ok {
+			t.Error("an entry that is needed, or new, is gone")
+		}
+	}
 }
 
 // TestArchives: an archive becomes a bundle, whatever folder is around its files.

@@ -55,8 +55,7 @@ func (c *Cache) makeRoom(size int64, parts string) error {
 	}
 	bound := min(c.options.MaxBytes-size-others, now-max(short, 0))
 	if now > bound {
-		c.keepUsed()
-		_, freed, err := c.store.Collect("sha256-*", time.Now().Add(-fresh), max(bound, 0))
+		freed, err := c.evict(max(bound, 0), now, time.Now())
 		if err != nil {
 			return err
 		}
@@ -80,8 +79,7 @@ func (c *Cache) makeRoom(size int64, parts string) error {
 // Tidy evicts the least recently used models until the cache is within its bound, and removes what downloads have left
 // that nobody has continued for a day. It returns the number of bytes removed.
 func (c *Cache) Tidy(now time.Time) (freed int64, err error) {
-	c.keepUsed()
-	_, freed, err = c.store.Collect("sha256-*", now.Add(-fresh), c.options.MaxBytes)
+	freed, err = c.evict(c.options.MaxBytes, sizeBelow(c.store.Dir), now)
 	for _, path := range c.leftParts() {
 		if now.Sub(latestBelow(path)) > leftFor {
 			err = errors.Join(err, removeParts(path))
@@ -137,14 +135,30 @@ func latestBelow(dir string) (at time.Time) {
 	return at
 }
 
-// keepUsed notes that the entries in use are used now.
-func (c *Cache) keepUsed() {
-	if c.options.InUse == nil {
-		return
+// evict removes entries until they have at most so many of their bytes: first unused ones, least recently used first,
+// then those that [Options].InUse can spare. It returns the number of bytes removed.
+func (c *Cache) evict(bound, bytes int64, now time.Time) (freed int64, err error) {
+	var needed, spare []string
+	if c.options.InUse != nil {
+		needed, spare = c.options.InUse()
 	}
-	for _, name := range c.options.InUse() {
+	for _, name := range slices.Concat(needed, spare) {
 		workdir.Use(filepath.Join(c.store.Dir, name), time.Now())
 	}
+	_, freed, err = c.store.Collect("sha256-*", now.Add(-fresh), bound)
+
+	for _, name := range spare {
+		if err != nil || bytes-freed <= bound {
+			break
+		}
+		if slices.Contains(needed, name) || !isEntry(name) {
+			continue
+		}
+		var more int64
+		_, more, err = c.store.Collect(name, now.Add(time.Hour), 0) // Whenever it was used.
+		freed += more
+	}
+	return freed, err
 }
 
 // tooLarge is the error for a model that is larger than the cache.

@@ -20,9 +20,10 @@ import (
 const (
 	// googleEndpoint answers S3's requests for Google Storage.
 	googleEndpoint = "https://storage.googleapis.com"
-	defaultRegion  = "us-east-1"
-	emptySum       = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
-	signedTime     = "20060102T150405Z"
+	// DefaultRegion is that of servers of S3 that have none.
+	DefaultRegion = "us-east-1"
+	emptySum      = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+	signedTime    = "20060102T150405Z"
 )
 
 // bucket is a bucket of S3, or of Google Storage, which answers the same requests.
@@ -35,7 +36,7 @@ type bucket struct {
 
 // lookBucket asks for an object, or for all below a prefix.
 func (c *Client) lookBucket(ctx context.Context, u source.URI, with Credentials) (*Finding, error) {
-	b := &bucket{client: c, name: u.Host, with: with, region: first(u.Region, with.Region, defaultRegion)}
+	b := &bucket{client: c, name: u.Host, with: with, region: first(u.Region, with.Region, DefaultRegion)}
 	b.endpoint = u.Endpoint
 	if b.endpoint == "" {
 		b.endpoint = "https://s3." + b.region + ".amazonaws.com"
@@ -94,7 +95,7 @@ func (b *bucket) get(ctx context.Context, key string, query url.Values) (*http.R
 	if err != nil {
 		return nil, err
 	}
-	b.with.sign(r, b.region, time.Now())
+	b.with.Sign(r, b.region, emptySum, time.Now())
 	return r, nil
 }
 
@@ -107,16 +108,20 @@ func escape(key string) string {
 	return strings.Join(parts, "/")
 }
 
-// sign adds a signature of AWS, version 4, to a request without a body. Without a key the request stays anonymous.
-func (w Credentials) sign(r *http.Request, region string, now time.Time) {
+// UnsignedBody is the payload of a request whose body the signature does not cover.
+const UnsignedBody = "UNSIGNED-PAYLOAD"
+
+// Sign adds a signature of AWS, version 4, to a request. payload is the SHA-256 of its body, or [UnsignedBody]. Without
+// a key the request stays anonymous.
+func (w Credentials) Sign(r *http.Request, region, payload string, now time.Time) {
 	if w.Key == "" {
 		return
 	}
 	at := now.UTC().Format(signedTime)
 	r.Header.Set("X-Amz-Date", at)
-	r.Header.Set("X-Amz-Content-Sha256", emptySum)
+	r.Header.Set("X-Amz-Content-Sha256", payload)
 	names := []string{"host", "x-amz-content-sha256", "x-amz-date"}
-	values := map[string]string{"host": r.URL.Host, "x-amz-content-sha256": emptySum, "x-amz-date": at}
+	values := map[string]string{"host": r.URL.Host, "x-amz-content-sha256": payload, "x-amz-date": at}
 	if w.Session != "" {
 		r.Header.Set("X-Amz-Security-Token", w.Session)
 		names, values["x-amz-security-token"] = append(names, "x-amz-security-token"), w.Session
@@ -126,7 +131,7 @@ func (w Credentials) sign(r *http.Request, region string, now time.Time) {
 		headers.WriteString(name + ":" + values[name] + "\n")
 	}
 	signed := strings.Join(names, ";")
-	canonical := strings.Join([]string{r.Method, r.URL.EscapedPath(), r.URL.RawQuery, headers.String(), signed, emptySum}, "\n")
+	canonical := strings.Join([]string{r.Method, r.URL.EscapedPath(), r.URL.RawQuery, headers.String(), signed, payload}, "\n")
 	scope := strings.Join([]string{at[:8], region, "s3", "aws4_request"}, "/")
 	sum := sha256.Sum256([]byte(canonical))
 	text := strings.Join([]string{"AWS4-HMAC-SHA256", at, scope, hex.EncodeToString(sum[:])}, "\n")

@@ -87,8 +87,8 @@ var notPublic = []netip.Prefix{
 // nat64 are the addresses by which hosts without IPv4 reach those with IPv4 (RFC 6052).
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
-// public reports whether an address is one of the Internet, and not of this machine, its network or its cloud.
-func public(address netip.Addr) bool {
+// Public reports whether an address is one of the Internet, and not of this machine, its network or its cloud.
+func Public(address netip.Addr) bool {
 	address = address.Unmap().WithZone("")
 	if bytes := address.As16(); nat64.Contains(address) {
 		address = netip.AddrFrom4([4]byte(bytes[12:]))

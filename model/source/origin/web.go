@@ -61,7 +61,7 @@ func newClient(s Sources) *http.Client {
 					if err != nil {
 						return err
 					}
-					if !public(to.Addr()) && !s.within(to.Addr()) {
+					if !Public(to.Addr()) && !s.within(to.Addr()) {
 						return refused(host, to.Addr())
 					}
 					return nil

@@ -1,0 +1,167 @@
+package kubernetes_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// canaryRate is the load in requests/s while revisions roll out. canarySLO is loose: the machine is busy.
+const (
+	canaryRate = 40
+	canarySLO  = 5 * time.Second
+)
+
+// pushWeights pushes the model mnist with weights of a seed, and returns the image's name.
+func (f *fixture) pushWeights(t *testing.T, seed int, tag string) string {
+	t.Helper()
+	model, name := filepath.Join(t.TempDir(), "digits.onnx"), f.RegistryHost()+"/functions/digits:"+tag
+	if _, err := run(f.program("faas-infer"), "model", "make", "mnist", "--seed", strconv.Itoa(seed), "--out", model); err != nil {
+		t.Fatal(err)
+	}
+	f.image(t, "function", model, "--base", f.base, "--push", name)
+	return name
+}
+
+// canaries deploys revisions of the function digits.
+type canaries struct {
+	*fixture
+	url string
+}
+
+// deploy deploys an image with faas-cli, gradually.
+func (c canaries) deploy(t *testing.T, image string, more ...string) {
+	t.Helper()
+	command := []string{os.Getenv(faasCLIVariable), "deploy", "--gateway", c.url, "--name", "digits", "--image", image}
+	for _, a := range append([]string{"slo.latency=" + canarySLO.String(), "infer.canary=30,60", "infer.canary-margin=10"}, more...) {
+		command = append(command, "--annotation", "com.openfaas."+a)
+	}
+	if _, err := run(command...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// rollout runs a command of faas-infer rollout about the function.
+func (c canaries) rollout(t *testing.T, arguments ...string) string {
+	t.Helper()
+	text, err := run(append([]string{c.program("faas-infer"), "rollout"}, append(arguments, "--url", c.url)...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// condition returns a condition of the function's object: its status, reason and message.
+func (c canaries) condition(t *testing.T, kind string) string {
+	t.Helper()
+	path := fmt.Sprintf(`{range .status.conditions[?(@.type==%q)]}{.status} {.reason}: {.message}{end}`, kind)
+	return c.kubectl(t, "", "get", "function/digits", "-n", "openfaas-fn", "-o", "jsonpath="+path)
+}
+
+// awaits waits until a condition begins with a text and has another one.
+func (c canaries) awaits(t *testing.T, kind, begin, has string) {
+	t.Helper()
+	await(t, fmt.Sprintf("condition %s to be %q", kind, begin), func() error {
+		if got := c.condition(t, kind); !strings.HasPrefix(got, begin) || !strings.Contains(got, has) {
+			return fmt.Errorf("it is %q; %s", got, c.rollout(t, "status", "digits"))
+		}
+		return nil
+	})
+}
+
+// killing kills the processes of a function's pods as soon as it sees them, until ctx ends.
+func killing(ctx context.Context, function string) {
+	for ctx.Err() == nil {
+		for _, pid := range podProcesses(function) {
+			_ = syscall.Kill(pid, syscall.SIGKILL) // It may have ended.
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// podProcesses finds the processes of a model's pods on the node.
+func podProcesses(function string) (pids []int) {
+	all, _ := filepath.Glob("/proc/[0-9]*/cmdline") // The pattern is right.
+	for _, file := range all {
+		text, err := os.ReadFile(file)
+		if err == nil && bytes.Contains(text, []byte("\x00instance\x00--")) && bytes.Contains(text, []byte("\x00--name\x00"+function+"\x00")) {
+			if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	return pids
+}
+
+// A later revision that faas-cli deploys takes over gradually from pods to pods under load. One that crashes and one
+// that answers otherwise are rolled back with the reason. No request is lost, and the object's conditions tell each step.
+func TestCanary(t *testing.T) {
+	f := shared(t)
+	f.kubectl(t, "", "apply", "-f", "../../yaml/rbac.yaml")
+	first, again, other := f.pushWeights(t, 1, "first"), f.pushWeights(t, 1, "again"), f.pushWeights(t, 2, "other")
+	c := canaries{f, f.provider(t, "one")}
+	c.deploy(t, first)
+	load := newClients(c.url)
+	await(t, "the first answer", func() error { return load.post(t.Context()) })
+	c.awaits(t, "Ready", "True", "")
+	c.awaits(t, "Progressing", "False NoRollout", "")
+
+	began := time.Now()
+	load.load(t.Context(), canaryRate, func() {
+		c.deploy(t, again)
+		c.awaits(t, "Progressing", "True RollingOut", "sharing and gets 30 %")
+		c.awaits(t, "Progressing", "False NoRollout", "")
+	})
+	load.report(t, "promoted", began, canaryRate)
+	c.awaits(t, "Degraded", "False", "")
+	if got := c.rollout(t, "status", "digits"); !strings.Contains(got, "took over") || !strings.Contains(got, again) {
+		t.Errorf("the rollout's status is\n%s", got)
+	}
+
+	began = time.Now()
+	load.load(t.Context(), canaryRate, func() {
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			killing(ctx, "digits--next")
+		}()
+		c.deploy(t, first)
+		c.awaits(t, "Degraded", "True RolledBack", "instance")
+		stop()
+		<-ended
+	})
+	load.report(t, "crashed", began, canaryRate)
+
+	began = time.Now()
+	load.load(t.Context(), canaryRate, func() {
+		c.deploy(t, other, "infer.canary-mirror=50")
+		c.awaits(t, "Degraded", "True RolledBack", "differ from those of the present revision")
+	})
+	load.report(t, "answered otherwise", began, canaryRate)
+	c.awaits(t, "Ready", "True", "")
+	await(t, "the candidate's pods to go", func() error {
+		if left := f.kubectl(t, "", "get", "pods,functions", "-n", "openfaas-fn", "-l", "faas_function=digits--next", "-o", "name"); left != "" {
+			return errors.New(left)
+		}
+		return nil
+	})
+
+	if got := c.rollout(t, "undo", "digits"); !strings.Contains(got, first) {
+		t.Errorf("after undo the status is\n%s", got)
+	}
+	if got := c.rollout(t, "history", "digits"); !strings.Contains(got, "promoted:") || !strings.Contains(got, "again") {
+		t.Errorf("the history is\n%s", got)
+	}
+}
