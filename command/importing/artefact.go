@@ -13,6 +13,7 @@ import (
 
 	"github.com/openfaas/faas-provider/types"
 
+	"github.com/faas-infer/faas-infer/command/importing/documents"
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/provider/annotation"
@@ -28,14 +29,14 @@ type made struct {
 // file is a file of a bundle: that of a tree, or a text.
 type file struct {
 	to   string
-	tree *tree
+	tree *documents.Tree
 	from string
 	text []byte
 }
 
 // conversion makes the model's file of the bundle from a file or directory of another format.
 type conversion struct {
-	tree  *tree
+	tree  *documents.Tree
 	from  string
 	flags []string
 }
@@ -46,10 +47,10 @@ const asideDir = "_convert"
 
 // in returns the path of what is converted. That of an archive is unpacked below out.
 func (c *conversion) in(out, function string) string {
-	if c.tree.dir == "" {
+	if c.tree.Dir == "" {
 		return filepath.Join(out, asideDir, function, path.Base(c.from))
 	}
-	return filepath.Join(c.tree.dir, filepath.FromSlash(c.from))
+	return filepath.Join(c.tree.Dir, filepath.FromSlash(c.from))
 }
 
 // Conversion is what makes the model's file of a bundle.
@@ -164,14 +165,14 @@ var refusedFormats = map[string]string{
 
 // setONNX makes the bundle of an ONNX file, with its files of external weights. It returns the model if it
 // could be read, as in an archive it cannot.
-func (m *Model) setONNX(t *tree, name string) *model.Model {
+func (m *Model) setONNX(t *documents.Tree, name string) *model.Model {
 	m.bundle = &made{
 		manifest: bundle.Manifest{Name: m.Name, Engine: bundle.EngineONNX, Model: onnxFile},
 		files:    []file{{to: onnxFile, tree: t, from: name}},
 	}
-	if t.dir == "" {
+	if t.Dir == "" {
 		// What an archive has beside the model may be its weights.
-		names, err := t.walk(path.Dir(name))
+		names, err := t.Walk(path.Dir(name))
 		if err != nil {
 			m.refuse("its files cannot be read: %v", err)
 		}
@@ -182,7 +183,7 @@ func (m *Model) setONNX(t *tree, name string) *model.Model {
 		}
 		return nil
 	}
-	read, err := model.ReadGraph(filepath.Join(t.dir, filepath.FromSlash(name)))
+	read, err := model.ReadGraph(filepath.Join(t.Dir, filepath.FromSlash(name)))
 	if err != nil {
 		m.refuse("its file %s: %v", name, err)
 		return nil
@@ -195,14 +196,14 @@ func (m *Model) setONNX(t *tree, name string) *model.Model {
 }
 
 // setSavedModel makes the bundle of a SavedModel's directory.
-func (m *Model) setSavedModel(t *tree, dir string) {
+func (m *Model) setSavedModel(t *documents.Tree, dir string) {
 	m.bundle = &made{manifest: bundle.Manifest{Name: m.Name, Engine: bundle.EngineTensorFlow, Model: savedDir}}
 	m.addDir(t, dir, savedDir)
 }
 
 // addDir adds all files of a directory to the bundle, without those named.
-func (m *Model) addDir(t *tree, dir, to string, without ...string) {
-	names, err := t.walk(dir)
+func (m *Model) addDir(t *documents.Tree, dir, to string, without ...string) {
+	names, err := t.Walk(dir)
 	if err != nil {
 		m.refuse("its files cannot be read: %v", err)
 		return
@@ -215,9 +216,9 @@ func (m *Model) addDir(t *tree, dir, to string, without ...string) {
 }
 
 // setConversion makes the bundle of an ONNX file that is converted from another one.
-func (m *Model) setConversion(t *tree, name string, flags ...string) {
-	if t.dir != "" && t.isFile(name) {
-		found, known, err := model.RecogniseFile(filepath.Join(t.dir, filepath.FromSlash(name)))
+func (m *Model) setConversion(t *documents.Tree, name string, flags ...string) {
+	if t.Dir != "" && t.IsFile(name) {
+		found, known, err := model.RecogniseFile(filepath.Join(t.Dir, filepath.FromSlash(name)))
 		switch {
 		case err != nil:
 			m.refuse("its file %s: %v", name, err)
@@ -242,11 +243,11 @@ func convertible(f model.Foreign) bool {
 }
 
 // setKind makes the bundle of a directory's file of a format that is converted.
-func (m *Model) setKind(t *tree, dir, format string) {
+func (m *Model) setKind(t *documents.Tree, dir, format string) {
 	k := kinds[format]
-	found := t.with(dir, k.extensions...)
+	found := t.With(dir, k.extensions...)
 	if len(found) == 0 {
-		m.refuse("%s has no file of the format %s (%s)", t.path(dir), format, strings.Join(k.extensions, ", "))
+		m.refuse("%s has no file of the format %s (%s)", t.Path(dir), format, strings.Join(k.extensions, ", "))
 		return
 	}
 	flags := slices.Clone(k.flags)
@@ -262,10 +263,10 @@ func (m *Model) setKind(t *tree, dir, format string) {
 }
 
 // savedModel returns the directory of a SavedModel in a directory: itself, or that of its latest version.
-func savedModel(t *tree, dir string) (found string, ok bool) {
+func savedModel(t *documents.Tree, dir string) (found string, ok bool) {
 	for _, in := range []string{dir, path.Join(dir, bundle.Version(t, dir))} {
 		for _, in := range []string{in, path.Join(in, "model.savedmodel"), path.Join(in, savedDir)} {
-			if t.isFile(path.Join(in, "saved_model.pb")) {
+			if t.IsFile(path.Join(in, "saved_model.pb")) {
 				return in, true
 			}
 		}
@@ -359,7 +360,7 @@ func (im *Import) fill(m *Model, local string) {
 }
 
 // fillFile makes the bundle from a single file.
-func (m *Model) fillFile(t *tree, name string) {
+func (m *Model) fillFile(t *documents.Tree, name string) {
 	if path.Ext(name) == ".onnx" {
 		m.setONNX(t, name)
 		return
@@ -371,9 +372,9 @@ func (m *Model) fillFile(t *tree, name string) {
 }
 
 // fillDir makes a model's bundle from a directory. Its content decides, and the stated format otherwise.
-func (im *Import) fillDir(m *Model, t *tree) error {
+func (im *Import) fillDir(m *Model, t *documents.Tree) error {
 	switch {
-	case t.isFile(mlserverSettings):
+	case t.IsFile(mlserverSettings):
 		return readMLServerModel(t, ".", m)
 	case isTritonModel(t, "."):
 		return readTritonModel(t, ".", m)
@@ -381,9 +382,9 @@ func (im *Import) fillDir(m *Model, t *tree) error {
 		return readArchive(t, m)
 	case isTriton(t):
 		return im.spread(m, t)
-	case t.isDir("model-store"):
-		for _, name := range t.with("model-store", ".mar") {
-			archive, err := im.open(filepath.Join(t.dir, filepath.FromSlash(name)))
+	case t.IsDir("model-store"):
+		for _, name := range t.With("model-store", ".mar") {
+			archive, err := im.open(filepath.Join(t.Dir, filepath.FromSlash(name)))
 			if err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
@@ -396,7 +397,7 @@ func (im *Import) fillDir(m *Model, t *tree) error {
 		return nil
 	}
 	for _, dir := range []string{".", bundle.Version(t, ".")} {
-		if found := t.with(cmp.Or(dir, "."), ".onnx"); len(found) > 0 {
+		if found := t.With(cmp.Or(dir, "."), ".onnx"); len(found) > 0 {
 			m.note(Kept, "format", "onnx", "engine onnx")
 			m.setONNX(t, found[0])
 			return nil
@@ -406,11 +407,11 @@ func (im *Import) fillDir(m *Model, t *tree) error {
 		m.setKind(t, ".", m.format)
 		return nil
 	}
-	return fmt.Errorf("%s has no model of the format %q that can be imported", t.given, m.format)
+	return fmt.Errorf("%s has no model of the format %q that can be imported", t.Given, m.format)
 }
 
 // spread replaces a model by the several ones in its files, which get its settings.
-func (im *Import) spread(m *Model, t *tree) error {
+func (im *Import) spread(m *Model, t *documents.Tree) error {
 	before := len(im.Models)
 	if err := readTriton(im, t); err != nil {
 		return err
@@ -445,7 +446,7 @@ func sizes(first string, dims []int64, separator string) string {
 }
 
 // exists is fs.Stat without the result.
-func exists(t *tree, name string) bool {
+func exists(t *documents.Tree, name string) bool {
 	_, err := fs.Stat(t, name)
 	return err == nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/faas-infer/faas-infer/command/importing/documents"
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/provider/annotation"
 )
@@ -21,23 +22,23 @@ const (
 )
 
 // isBentoModel reports whether a directory is a version of a model in BentoML's store.
-func isBentoModel(t *tree, dir string) bool {
-	text, err := t.text(path.Join(dir, bentoModel))
+func isBentoModel(t *documents.Tree, dir string) bool {
+	text, err := t.Text(path.Join(dir, bentoModel))
 	return err == nil &&
 		(strings.Contains(string(text), "bentoml_version:") || strings.Contains(string(text), "module: bentoml."))
 }
 
 // isBentoML reports whether a tree is a version of a model, a model with versions, a store, or a Bento.
-func isBentoML(t *tree) bool {
-	if isBentoModel(t, ".") || t.isFile(bentoFile) {
+func isBentoML(t *documents.Tree) bool {
+	if isBentoModel(t, ".") || t.IsFile(bentoFile) {
 		return true
 	}
-	for _, name := range t.dirs(".") {
+	for _, name := range t.Dirs(".") {
 		if isBentoModel(t, name) {
 			return true
 		}
 		if slices.ContainsFunc(
-			t.dirs(name),
+			t.Dirs(name),
 			func(version string) bool { return isBentoModel(t, path.Join(name, version)) },
 		) {
 			return true
@@ -47,29 +48,29 @@ func isBentoML(t *tree) bool {
 }
 
 // readBentoML reads the latest version of each model.
-func readBentoML(im *Import, t *tree) error {
+func readBentoML(im *Import, t *documents.Tree) error {
 	if isBentoModel(t, ".") {
 		return readBentoVersion(t, ".", nil, im)
 	}
-	if t.isFile(bentoFile) {
-		if !t.isDir("models") {
-			m := im.add(BentoML, path.Base(t.given), t.given)
+	if t.IsFile(bentoFile) {
+		if !t.IsDir("models") {
+			m := im.add(BentoML, path.Base(t.Given), t.Given)
 			m.refuse(
 				"it is a Bento, a service with its code, and has no model inside; import the models that it names from " +
 					"BentoML's store")
 			return nil
 		}
 	}
-	for _, name := range append([]string{"."}, t.dirs(".")...) {
+	for _, name := range append([]string{"."}, t.Dirs(".")...) {
 		versions := slices.DeleteFunc(
-			t.dirs(name),
+			t.Dirs(name),
 			func(v string) bool { return !isBentoModel(t, path.Join(name, v)) },
 		)
 		if len(versions) == 0 {
 			continue
 		}
 		latest := versions[len(versions)-1]
-		if text, err := t.text(path.Join(name, bentoLatest)); err == nil &&
+		if text, err := t.Text(path.Join(name, bentoLatest)); err == nil &&
 			slices.Contains(versions, strings.TrimSpace(string(text))) {
 			latest = strings.TrimSpace(string(text))
 		}
@@ -82,8 +83,8 @@ func readBentoML(im *Import, t *tree) error {
 }
 
 // readBentoVersion reads a version of a model. others are the versions that are left out.
-func readBentoVersion(t *tree, dir string, others []string, im *Import) error {
-	m := im.add(BentoML, path.Base(path.Clean(t.path(dir))), t.path(dir))
+func readBentoVersion(t *documents.Tree, dir string, others []string, im *Import) error {
+	m := im.add(BentoML, path.Base(path.Clean(t.Path(dir))), t.Path(dir))
 	if err := readBentoModel(t, dir, m); err != nil {
 		m.refuse("%v", err)
 	}
@@ -107,8 +108,8 @@ var bentoFormats = map[string]struct{ format, file string }{
 }
 
 // readBentoModel makes the function of a version of a model.
-func readBentoModel(t *tree, dir string, m *Model) error {
-	text, err := t.text(path.Join(dir, bentoModel))
+func readBentoModel(t *documents.Tree, dir string, m *Model) error {
+	text, err := t.Text(path.Join(dir, bentoModel))
 	if err != nil {
 		return err
 	}
@@ -116,32 +117,32 @@ func readBentoModel(t *tree, dir string, m *Model) error {
 	if err := yaml.Unmarshal(text, &decoded); err != nil {
 		return fmt.Errorf("%s: %w", bentoModel, err)
 	}
-	settings := asObject("", decoded)
-	m.Name = cmp.Or(settings.text("name"), m.Name)
-	m.note(Lost, "version", settings.text("version"), "a function has one version; each deployment makes a revision")
-	settings.without("bentoml_version", "creation_time", "api_version", "context", "options")
-	for key, value := range settings.strings("labels") {
+	settings := documents.AsObject("", decoded)
+	m.Name = cmp.Or(settings.Text("name"), m.Name)
+	m.note(Lost, "version", settings.Text("version"), "a function has one version; each deployment makes a revision")
+	settings.Without("bentoml_version", "creation_time", "api_version", "context", "options")
+	for key, value := range settings.Strings("labels") {
 		m.keep(&m.deployment.Labels, key, value, "labels."+key, "label")
 	}
 	m.lose(settings, "put what people should know into the bundle's description", "metadata")
-	for name := range settings.object("signatures").fields {
-		signature := settings.object("signatures").object(name)
-		if batchable := signature.text("batchable"); batchable != "" {
-			m.note(Changed, signature.path("batchable"), batchable,
+	for name := range settings.Object("signatures").Fields {
+		signature := settings.Object("signatures").Object(name)
+		if batchable := signature.Text("batchable"); batchable != "" {
+			m.note(Changed, signature.Path("batchable"), batchable,
 				"the provider finds out whether the model takes batches; %s: \"1\" forbids them",
 				annotation.InferMaxBatch)
 		}
 	}
-	if t.isFile(path.Join(dir, "custom_objects.pkl")) {
+	if t.IsFile(path.Join(dir, "custom_objects.pkl")) {
 		m.note(Lost, "custom_objects.pkl", nil, "it needs the code of your service")
 	}
-	module := settings.text("module")
+	module := settings.Text("module")
 	short := strings.TrimPrefix(strings.TrimPrefix(module, "bentoml."), "_internal.frameworks.")
 	known, convertible := bentoFormats[short]
 	saved, isSaved := savedModel(t, dir)
 	switch {
 	case short == "onnx":
-		file := t.find(dir, "saved_model.onnx", "model.onnx")
+		file := t.Find(dir, "saved_model.onnx", "model.onnx")
 		if file == "" {
 			m.refuse("it has no saved_model.onnx")
 			return nil
@@ -151,14 +152,14 @@ func readBentoModel(t *tree, dir string, m *Model) error {
 	case isSaved:
 		m.note(Kept, "module", module, "engine %s", bundle.EngineTensorFlow)
 		m.setSavedModel(t, saved)
-	case convertible && t.isFile(path.Join(dir, known.file)):
+	case convertible && t.IsFile(path.Join(dir, known.file)):
 		m.note(Changed, "module", module, "ONNX, converted from %s", known.file)
 		m.setConversion(t, path.Join(dir, known.file), kinds[known.format].flags...)
 	case convertible:
 		m.setKind(t, dir, known.format)
 	default:
 		m.refuse("its module is %q, whose models need Python; write a handler (template python-infer) that loads %s",
-			module, t.path(dir))
+			module, t.Path(dir))
 	}
 	m.loseRest(settings)
 	return nil

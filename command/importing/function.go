@@ -11,6 +11,7 @@ import (
 
 	"github.com/openfaas/faas-provider/types"
 
+	"github.com/faas-infer/faas-infer/command/importing/documents"
 	"github.com/faas-infer/faas-infer/provider/annotation"
 )
 
@@ -64,51 +65,51 @@ func (m *Model) label(key, to, field string, value any) {
 }
 
 // setMaxBatch sets the maximum number of requests in a batch from a field that has it.
-func (m *Model) setMaxBatch(o *object, key string) {
-	n, ok := o.number(key)
-	if !o.has(key) {
+func (m *Model) setMaxBatch(o *documents.Object, key string) {
+	n, ok := o.Number(key)
+	if !o.Has(key) {
 		return
 	}
 	if !ok || n < 1 {
-		m.note(Lost, o.path(key), o.get(key),
+		m.note(Lost, o.Path(key), o.Get(key),
 			"the provider finds out whether the model takes batches; the default is %d", annotation.DefaultMaxBatch)
 		return
 	}
-	m.annotate(annotation.InferMaxBatch, strconv.Itoa(min(n, annotation.LargestBatch)), o.path(key), n)
+	m.annotate(annotation.InferMaxBatch, strconv.Itoa(min(n, annotation.LargestBatch)), o.Path(key), n)
 }
 
 // setScale sets the bounds of the number of instances from fields that have them.
-func (m *Model) setScale(o *object, least, most string) {
+func (m *Model) setScale(o *documents.Object, least, most string) {
 	for _, bound := range []struct{ field, key string }{{least, annotation.ScaleMin}, {most, annotation.ScaleMax}} {
-		n, ok := o.number(bound.field)
+		n, ok := o.Number(bound.field)
 		switch {
-		case !o.has(bound.field):
+		case !o.Has(bound.field):
 		case !ok:
-			m.note(Lost, o.path(bound.field), o.get(bound.field), "it is no number from 0")
+			m.note(Lost, o.Path(bound.field), o.Get(bound.field), "it is no number from 0")
 		default:
-			m.label(bound.key, strconv.Itoa(n), o.path(bound.field), n)
+			m.label(bound.key, strconv.Itoa(n), o.Path(bound.field), n)
 		}
 	}
 }
 
 // setResources sets limits and requests from the resources of a container.
-func (m *Model) setResources(o *object) {
+func (m *Model) setResources(o *documents.Object) {
 	for _, kind := range []struct {
 		key string
 		to  **resources
 	}{{"limits", &m.deployment.Limits}, {"requests", &m.deployment.Requests}} {
-		of := o.object(kind.key)
-		given := &resources{Memory: of.text("memory"), CPU: of.text("cpu")}
+		of := o.Object(kind.key)
+		given := &resources{Memory: of.Text("memory"), CPU: of.Text("cpu")}
 		if *given != (resources{}) {
 			*kind.to = given
 		}
 		for _, key := range []string{"cpu", "memory"} {
-			if of.has(key) {
-				m.note(Kept, of.path(key), of.get(key), "%s.%s", kind.key, key)
+			if of.Has(key) {
+				m.note(Kept, of.Path(key), of.Get(key), "%s.%s", kind.key, key)
 			}
 		}
-		if gpus := of.text("nvidia.com/gpu"); gpus != "" && gpus != "0" {
-			m.setDevice(annotation.DeviceCUDA, of.path("nvidia.com/gpu"), gpus)
+		if gpus := of.Text("nvidia.com/gpu"); gpus != "" && gpus != "0" {
+			m.setDevice(annotation.DeviceCUDA, of.Path("nvidia.com/gpu"), gpus)
 		}
 		m.loseRest(of)
 	}

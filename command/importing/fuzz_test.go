@@ -5,6 +5,7 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"github.com/faas-infer/faas-infer/command/importing/documents"
 	"github.com/faas-infer/faas-infer/provider/annotation"
 )
 
@@ -19,8 +20,8 @@ func FuzzSettings(f *testing.F) {
 	f.Fuzz(func(t *testing.T, which int, text string) {
 		im := &Import{options: Options{Out: "out"}, Ignored: map[string]int{}}
 		file := &fstest.MapFile{Data: []byte(text)}
-		files := func(more map[string]*fstest.MapFile) *tree {
-			return &tree{FS: fstest.MapFS(more), given: "given", close: func() error { return nil }}
+		files := func(more map[string]*fstest.MapFile) *documents.Tree {
+			return &documents.Tree{FS: fstest.MapFS(more), Given: "given", Close: func() error { return nil }}
 		}
 		model := &fstest.MapFile{Data: []byte("x")}
 		var err error
@@ -64,7 +65,7 @@ func FuzzSettings(f *testing.F) {
 				t.Errorf("%+v", m)
 			}
 			for _, n := range m.Notes {
-				if strings.ContainsAny(n.Value, "\n\x00") || len([]rune(n.Value)) > maxShown {
+				if strings.ContainsAny(n.Value, "\n\x00") || len([]rune(n.Value)) > documents.MaxShown {
 					t.Errorf("%+v", n)
 				}
 			}

@@ -12,10 +12,11 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/faas-infer/faas-infer/command/importing/documents"
 )
 
 // States say what became of a model.
@@ -65,14 +66,14 @@ type Import struct {
 	Ignored map[string]int `json:"ignored,omitempty"`
 
 	options Options
-	trees   []*tree
+	trees   []*documents.Tree
 }
 
 // Close closes the sources. [Import.Write] needs them open.
 func (im *Import) Close() error {
 	var errs []error
 	for _, t := range im.trees {
-		errs = append(errs, t.close())
+		errs = append(errs, t.Close())
 	}
 	return errors.Join(errs...)
 }
@@ -114,9 +115,9 @@ type Note struct {
 type source struct {
 	name string
 	// detect reports whether a directory or archive is of this source.
-	detect func(t *tree) bool
+	detect func(t *documents.Tree) bool
 	// read reads all models of it.
-	read func(im *Import, t *tree) error
+	read func(im *Import, t *documents.Tree) error
 }
 
 // sources is the table of what can be read. For a path without a stated source, the first one counts that
@@ -187,8 +188,8 @@ func (im *Import) readPath(path string) error {
 }
 
 // open opens a directory or an archive until [Import.Close].
-func (im *Import) open(path string) (*tree, error) {
-	t, err := open(path)
+func (im *Import) open(path string) (*documents.Tree, error) {
+	t, err := documents.Open(path)
 	if err == nil {
 		im.trees = append(im.trees, t)
 	}
@@ -204,7 +205,7 @@ func (im *Import) ignored() string {
 }
 
 // readTree reads a directory or an archive.
-func (im *Import) readTree(t *tree) error {
+func (im *Import) readTree(t *documents.Tree) error {
 	stated := im.options.Source
 	for _, s := range sources {
 		if s.read == nil || stated != "" && stated != s.name {
@@ -282,7 +283,7 @@ func (m *Model) step(format string, args ...any) {
 
 // note says what became of a field.
 func (m *Model) note(fate, field string, value any, format string, args ...any) {
-	m.Notes = append(m.Notes, Note{Field: field, Value: short(value), Fate: fate, What: fmt.Sprintf(format, args...)})
+	m.Notes = append(m.Notes, Note{Field: field, Value: documents.Short(value), Fate: fate, What: fmt.Sprintf(format, args...)})
 }
 
 // Bundled reports whether the function has a bundle of its own.
@@ -340,5 +341,18 @@ func (im *Import) Count(state string) (n int) {
 	return n
 }
 
-// path returns the path of a file of the tree for people.
-func (t *tree) path(name string) string { return filepath.Join(t.given, filepath.FromSlash(name)) }
+// lose reports fields as lost for a reason.
+func (m *Model) lose(o *documents.Object, reason string, keys ...string) {
+	for _, key := range keys {
+		if value := o.Get(key); value != nil && !documents.IsEmpty(value) {
+			m.note(Lost, o.Path(key), value, "%s", reason)
+		}
+	}
+}
+
+// loseRest reports all fields that were not read as lost.
+func (m *Model) loseRest(o *documents.Object) {
+	for _, key := range o.Unread() {
+		m.note(Lost, o.Path(key), o.Get(key), "functions have no such field")
+	}
+}

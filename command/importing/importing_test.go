@@ -13,6 +13,7 @@ import (
 
 	"github.com/openfaas/go-sdk/stack"
 
+	"github.com/faas-infer/faas-infer/command/importing/documents"
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/model/zoo"
 )
@@ -217,7 +218,7 @@ func TestUnreadable(t *testing.T) {
 			c-1, c-1, c-1)
 	}
 	files := place(t, map[string]string{
-		"garbage.yaml": garbage, "bomb.yaml": bomb, "empty.yaml": "", "other.yaml": "a: 1\n", "large.yaml": strings.Repeat("#", maxText+1),
+		"garbage.yaml": garbage, "bomb.yaml": bomb, "empty.yaml": "", "other.yaml": "a: 1\n", "large.yaml": strings.Repeat("#", documents.MaxText+1),
 		"pod.yaml": "apiVersion: v1\nkind: " +
 			"Pod\n", "empty/.keep": "", "cut.mar": "PK\x03\x04 and no more", "t.tgz": "\x1f\x8b\x08\x00",
 	})

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/faas-infer/faas-infer/command/importing/documents"
 )
 
 // groups are the sources of objects by their API group.
@@ -20,7 +22,7 @@ var groups = map[string]string{
 }
 
 // readers read objects of Kubernetes by source and kind.
-var readers = map[string]func(o *object, m *Model){
+var readers = map[string]func(o *documents.Object, m *Model){
 	KServe + "/InferenceService": readInferenceService,
 	KServe + "/TrainedModel":     readTrainedModel,
 	Seldon + "/Model":            readSeldonModel,
@@ -44,7 +46,7 @@ var refusedKinds = map[string]string{
 
 // readManifests reads all objects in a file of YAML or JSON.
 func (im *Import) readManifests(f fs.File, name string) error {
-	text, err := readText(f, path.Base(name))
+	text, err := documents.ReadText(f, path.Base(name))
 	if err != nil {
 		return err
 	}
@@ -62,7 +64,7 @@ func (im *Import) readManifests(f fs.File, name string) error {
 		if value == nil {
 			continue
 		}
-		read, other := im.readObject(asObject("", value), name)
+		read, other := im.readObject(documents.AsObject("", value), name)
 		objects, others = objects+read, others+other
 	}
 	if objects == 0 && others == 0 {
@@ -72,12 +74,12 @@ func (im *Import) readManifests(f fs.File, name string) error {
 }
 
 // readObject reads an object, or those of a list. It returns how many are of a source, and how many are not.
-func (im *Import) readObject(o *object, name string) (objects, others int) {
-	group, _, _ := strings.Cut(o.text("apiVersion"), "/")
-	kind := o.text("kind")
-	if kind == "List" || strings.HasSuffix(kind, "List") && o.has("items") {
-		for _, item := range o.objects("items") {
-			item.at = ""
+func (im *Import) readObject(o *documents.Object, name string) (objects, others int) {
+	group, _, _ := strings.Cut(o.Text("apiVersion"), "/")
+	kind := o.Text("kind")
+	if kind == "List" || strings.HasSuffix(kind, "List") && o.Has("items") {
+		for _, item := range o.Objects("items") {
+			item.At = ""
 			a, b := im.readObject(item, name)
 			objects, others = objects+a, others+b
 		}
@@ -96,9 +98,9 @@ func (im *Import) readObject(o *object, name string) (objects, others int) {
 		im.Ignored[kind]++
 		return 0, 1
 	}
-	meta := o.object("metadata")
-	m := im.add(source, meta.text("name"), fmt.Sprintf("%s: %s", name, kind))
-	if namespace := meta.text("namespace"); namespace != "" {
+	meta := o.Object("metadata")
+	m := im.add(source, meta.Text("name"), fmt.Sprintf("%s: %s", name, kind))
+	if namespace := meta.Text("namespace"); namespace != "" {
 		m.note(Lost, "metadata.namespace", namespace, "deploy with --namespace for another one than the provider's")
 	}
 	if why != "" {
@@ -117,14 +119,14 @@ var foreignDomains = []string{
 }
 
 // keepMetadata keeps labels and annotations, but for those that only other programs read.
-func (m *Model) keepMetadata(meta *object) {
+func (m *Model) keepMetadata(meta *documents.Object) {
 	for _, kind := range []struct {
 		key string
 		to  *map[string]string
 	}{{"labels", &m.deployment.Labels}, {"annotations", &m.deployment.Annotations}} {
-		of := meta.object(kind.key)
-		for _, key := range of.unread() {
-			value, at := of.text(key), "metadata."+kind.key+"."+key
+		of := meta.Object(kind.key)
+		for _, key := range of.Unread() {
+			value, at := of.Text(key), "metadata."+kind.key+"."+key
 			switch {
 			case strings.HasSuffix(key, "last-applied-configuration"):
 			case foreign(key):

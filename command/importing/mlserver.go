@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/faas-infer/faas-infer/command/importing/documents"
 	"github.com/faas-infer/faas-infer/model/bundle"
 )
 
@@ -22,25 +23,25 @@ const (
 const maxDepth = 4
 
 // mlserverModels lists the directories of models, as MLServer finds them.
-func mlserverModels(t *tree, dir string, depth int) (dirs []string) {
-	if t.isFile(path.Join(dir, mlserverSettings)) {
+func mlserverModels(t *documents.Tree, dir string, depth int) (dirs []string) {
+	if t.IsFile(path.Join(dir, mlserverSettings)) {
 		return []string{dir}
 	}
 	if depth == 0 {
 		return nil
 	}
-	for _, name := range t.dirs(dir) {
+	for _, name := range t.Dirs(dir) {
 		dirs = append(dirs, mlserverModels(t, path.Join(dir, name), depth-1)...)
 	}
 	return dirs
 }
 
-func isMLServer(t *tree) bool { return len(mlserverModels(t, ".", maxDepth)) > 0 }
+func isMLServer(t *documents.Tree) bool { return len(mlserverModels(t, ".", maxDepth)) > 0 }
 
 // readMLServer reads all models in a directory.
-func readMLServer(im *Import, t *tree) error {
+func readMLServer(im *Import, t *documents.Tree) error {
 	for _, dir := range mlserverModels(t, ".", maxDepth) {
-		m := im.add(MLServer, path.Base(path.Clean(t.path(dir))), t.path(dir))
+		m := im.add(MLServer, path.Base(path.Clean(t.Path(dir))), t.Path(dir))
 		if err := readMLServerModel(t, dir, m); err != nil {
 			m.refuse("%v", err)
 		}
@@ -74,15 +75,15 @@ var mlserverPackages = map[string]runtime{
 
 // mlserverReader reads a model's directory of MLServer's into a model.
 type mlserverReader struct {
-	files *tree
+	files *documents.Tree
 	dir   string
 	m     *Model
 }
 
 // readMLServerModel makes the function of a model's directory.
-func readMLServerModel(t *tree, dir string, m *Model) error {
+func readMLServerModel(t *documents.Tree, dir string, m *Model) error {
 	r := mlserverReader{t, dir, m}
-	text, err := t.text(path.Join(dir, mlserverSettings))
+	text, err := t.Text(path.Join(dir, mlserverSettings))
 	if err != nil {
 		return err
 	}
@@ -90,17 +91,17 @@ func readMLServerModel(t *tree, dir string, m *Model) error {
 	if err := json.Unmarshal(text, &decoded); err != nil {
 		return fmt.Errorf("%s: %w", mlserverSettings, err)
 	}
-	settings := asObject("", decoded)
-	if name := settings.text("name"); name != "" && m.Source == MLServer {
+	settings := documents.AsObject("", decoded)
+	if name := settings.Text("name"); name != "" && m.Source == MLServer {
 		m.Name = name
 	}
-	module, _, _ := strings.Cut(settings.text("implementation"), ".")
+	module, _, _ := strings.Cut(settings.Text("implementation"), ".")
 	if module == "" {
 		m.refuse("implementation is missing in its %s; MLServer does not know either what runs it", mlserverSettings)
 		return nil
 	}
-	parameters := settings.object("parameters")
-	uri := parameters.text("uri")
+	parameters := settings.Object("parameters")
+	uri := parameters.Text("uri")
 	m.setMaxBatch(settings, "max_batch_size")
 	m.lose(settings, "the objective decides how long a request waits for a batch", "max_batch_time",
 		"adaptive_batching")
@@ -112,11 +113,11 @@ func readMLServerModel(t *tree, dir string, m *Model) error {
 	m.lose(parameters, "name its packages in requirements.txt", "environment_tarball", "environment_path",
 		"inference_pool_gid")
 	known, isKnown := mlserverPackages[module]
-	signed := len(settings.list("inputs")) > 0 && len(settings.list("outputs")) > 0
+	signed := len(settings.List("inputs")) > 0 && len(settings.List("outputs")) > 0
 	if isKnown && known.format != "" && !signed {
 		return r.convert(uri, settings, known)
 	}
-	m.note(Kept, "implementation", settings.text("implementation"),
+	m.note(Kept, "implementation", settings.Text("implementation"),
 		"engine mlserver: MLServer runs the model, in batches that faas-infer forms")
 	m.bundle = &made{manifest: bundle.Manifest{Name: m.Name, Engine: bundle.EngineMLServer, Model: modelDir}}
 	m.addDir(t, dir, modelDir)
@@ -134,18 +135,18 @@ func readMLServerModel(t *tree, dir string, m *Model) error {
 			"Write inputs and outputs with their shapes, -1 for the batch, into BUNDLE/%s: an instance must know them",
 			path.Join(modelDir, mlserverSettings))
 	}
-	for key := range settings.fields { // MLServer reads the rest from the bundle.
-		settings.read[key] = true
+	for key := range settings.Fields { // MLServer reads the rest from the bundle.
+		settings.Read[key] = true
 	}
 	return r.server()
 }
 
 // convert makes an ONNX function of a model that MLServer runs by a library, and for which its
 // settings do not say what it takes.
-func (r mlserverReader) convert(uri string, settings *object, known runtime) error {
+func (r mlserverReader) convert(uri string, settings *documents.Object, known runtime) error {
 	t, dir, m := r.files, r.dir, r.m
 	m.lose(settings, "the model's file says what it takes and gives", "inputs", "outputs", "platform")
-	m.loseRest(settings.object("parameters").without("uri", "version"))
+	m.loseRest(settings.Object("parameters").Without("uri", "version"))
 	m.loseRest(settings)
 	if strings.Contains(uri, "://") || path.IsAbs(uri) || uri != "" && !fs.ValidPath(path.Clean(uri)) {
 		m.refuse("parameters.uri is %s, which is not in its directory; copy the file there and import again", uri)
@@ -156,37 +157,29 @@ func (r mlserverReader) convert(uri string, settings *object, known runtime) err
 	case uri != "" && !exists(t, in):
 		m.refuse("parameters.uri is %s, and the directory has no such file", uri)
 	case known.format == "onnx":
-		if t.isDir(in) {
-			if found := t.with(in, ".onnx"); len(found) > 0 {
+		if t.IsDir(in) {
+			if found := t.With(in, ".onnx"); len(found) > 0 {
 				in = found[0]
 			}
 		}
-		m.note(Kept, "implementation", settings.text("implementation"), "engine onnx")
+		m.note(Kept, "implementation", settings.Text("implementation"), "engine onnx")
 		m.setONNX(t, in)
-	case t.isDir(in):
+	case t.IsDir(in):
 		m.setKind(t, in, known.format)
 	default:
-		m.note(Changed, "implementation", settings.text("implementation"),
+		m.note(Changed, "implementation", settings.Text("implementation"),
 			"ONNX, converted from %s, which lets faas-infer batch and size it", path.Base(in))
 		m.setConversion(t, in, kinds[known.format].flags...)
 	}
 	return r.server()
 }
 
-// without returns the object as if fields had been read.
-func (o *object) without(keys ...string) *object {
-	for _, key := range keys {
-		o.read[key] = true
-	}
-	return o
-}
-
 // requirements names the packages that the model's runtime needs.
 func (r mlserverReader) requirements(module string, known runtime, isKnown bool) {
 	t, dir, m := r.files, r.dir, r.m
 	needs := known.pip
-	if given := path.Join(dir, requirements); t.isFile(given) {
-		text, err := t.text(given)
+	if given := path.Join(dir, requirements); t.IsFile(given) {
+		text, err := t.Text(given)
 		if err != nil {
 			m.refuse("%v", err)
 			return
@@ -198,7 +191,7 @@ func (r mlserverReader) requirements(module string, known runtime, isKnown bool)
 		m.bundle.manifest.Requirements = requirements
 		m.bundle.files = append(m.bundle.files, file{to: requirements, text: []byte(needs + "\n")})
 	}
-	own := t.isFile(path.Join(dir, module+".py")) || t.isDir(path.Join(dir, module))
+	own := t.IsFile(path.Join(dir, module+".py")) || t.IsDir(path.Join(dir, module))
 	if !isKnown && !own {
 		m.step(
 			"Name the package with the module %s in BUNDLE/%s, and `requirements: %s` in its %s",
@@ -209,7 +202,7 @@ func (r mlserverReader) requirements(module string, known runtime, isKnown bool)
 		)
 	}
 	for _, name := range []string{"environment.yml", "environment.yaml", "conda.yaml"} {
-		if t.isFile(path.Join(dir, name)) {
+		if t.IsFile(path.Join(dir, name)) {
 			m.note(Lost, name, nil, "environments are pip's; name its packages in %s", requirements)
 		}
 	}
@@ -218,7 +211,7 @@ func (r mlserverReader) requirements(module string, known runtime, isKnown bool)
 // server reports the settings of the server beside the model's.
 func (r mlserverReader) server() error {
 	t, dir, m := r.files, r.dir, r.m
-	text, err := t.text(path.Join(dir, mlserverServer))
+	text, err := t.Text(path.Join(dir, mlserverServer))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -229,13 +222,13 @@ func (r mlserverReader) server() error {
 	if err := json.Unmarshal(text, &decoded); err != nil {
 		return fmt.Errorf("%s: %w", mlserverServer, err)
 	}
-	server := asObject(mlserverServer, decoded)
-	for _, key := range server.unread() {
+	server := documents.AsObject(mlserverServer, decoded)
+	for _, key := range server.Unread() {
 		if !slices.Contains([]string{"debug"}, key) {
 			m.note(
 				Lost,
-				server.path(key),
-				server.get(key),
+				server.Path(key),
+				server.Get(key),
 				"the provider is the server; `faas-infer up --help` lists its flags",
 			)
 		}

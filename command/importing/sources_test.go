@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/faas-infer/faas-infer/command/importing/documents"
 )
 
 const tritonText = `
@@ -30,7 +32,7 @@ func TestTriton(t *testing.T) {
 		"sums/2/model.py": "", "sums/2/weights/w.npz": "",
 		"scripted/config.pbtxt": `platform: "pytorch_libtorch" max_batch_size: 4 input [{ name: "x__0" data_type: TYPE_FP32 dims: [ 3, -1 ] }]`, "scripted/1/model.pt": "",
 		"broken/config.pbtxt": "input [ {", "broken/1/model.onnx": "ONNX",
-		"huge/config.pbtxt": strings.Repeat("#", maxText+1), "huge/1/model.onnx": "ONNX",
+		"huge/config.pbtxt": strings.Repeat("#", documents.MaxText+1), "huge/1/model.onnx": "ONNX",
 		"garbage/1/model.onnx": "no model", "notes/readme.txt": "",
 	}))
 	functions := write(t, im)

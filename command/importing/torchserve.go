@@ -9,6 +9,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/faas-infer/faas-infer/command/importing/documents"
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/provider/annotation"
 )
@@ -19,11 +20,11 @@ const marManifest = "MAR-INF/MANIFEST.json"
 // classNames is the file with names of classes that TorchServe's handlers read.
 const classNames = "index_to_name.json"
 
-func isTorchServe(t *tree) bool { return t.isFile(marManifest) }
+func isTorchServe(t *documents.Tree) bool { return t.IsFile(marManifest) }
 
 // readTorchServe reads an archive, or its unpacked directory.
-func readTorchServe(im *Import, t *tree) error {
-	m := im.add(TorchServe, strings.TrimSuffix(path.Base(path.Clean(t.given)), ".mar"), t.given)
+func readTorchServe(im *Import, t *documents.Tree) error {
+	m := im.add(TorchServe, strings.TrimSuffix(path.Base(path.Clean(t.Given)), ".mar"), t.Given)
 	if err := readArchive(t, m); err != nil {
 		m.refuse("%v", err)
 	}
@@ -45,14 +46,14 @@ const imageForm = "224x224 fit=crop mean=0.485,0.456,0.406 std=0.229,0.224,0.225
 
 // torchReader reads an archive of TorchServe's into a model.
 type torchReader struct {
-	files *tree
+	files *documents.Tree
 	m     *Model
 }
 
 // readArchive makes the function of an archive.
-func readArchive(t *tree, m *Model) error {
+func readArchive(t *documents.Tree, m *Model) error {
 	r := torchReader{t, m}
-	text, err := t.text(marManifest)
+	text, err := t.Text(marManifest)
 	if err != nil {
 		return err
 	}
@@ -60,33 +61,33 @@ func readArchive(t *tree, m *Model) error {
 	if err := json.Unmarshal(text, &decoded); err != nil {
 		return fmt.Errorf("%s: %w", marManifest, err)
 	}
-	manifest := asObject("", decoded)
-	of := manifest.object("model")
-	if name := of.text("modelName"); name != "" && m.Source == TorchServe {
+	manifest := documents.AsObject("", decoded)
+	of := manifest.Object("model")
+	if name := of.Text("modelName"); name != "" && m.Source == TorchServe {
 		m.Name = name
 	}
 	m.lose(of, "a function has one version; each deployment makes a revision", "modelVersion")
-	manifest.without("createdOn", "archiverVersion", "modelServerVersion", "implementationVersion",
+	manifest.Without("createdOn", "archiverVersion", "modelServerVersion", "implementationVersion",
 		"specificationVersion", "runtime")
-	handler, serialized, code := of.text("handler"), of.text("serializedFile"), of.text("modelFile")
-	if err := r.settings(of.text("configFile")); err != nil {
+	handler, serialized, code := of.Text("handler"), of.Text("serializedFile"), of.Text("modelFile")
+	if err := r.settings(of.Text("configFile")); err != nil {
 		return err
 	}
 	for _, name := range []string{serialized, code} {
-		if name != "" && !t.isFile(name) {
+		if name != "" && !t.IsFile(name) {
 			m.refuse("its manifest names the file %s, which it does not have", name)
 			return nil
 		}
 	}
-	of.without("extraFiles")
+	of.Without("extraFiles")
 	does, builtin := torchHandlers[handler]
 	switch {
 	case !builtin:
-		r.handler(handler, code, serialized, of.text("requirementsFile"))
+		r.handler(handler, code, serialized, of.Text("requirementsFile"))
 	case serialized == "":
 		m.refuse("its manifest names no serializedFile, and its handler %s has no model without one", handler)
 	case code != "":
-		r.handler(handler, code, serialized, of.text("requirementsFile"))
+		r.handler(handler, code, serialized, of.Text("requirementsFile"))
 		m.note(Lost, "model.modelFile", code,
 			"the file has weights alone, and this code makes the model; it is in the bundle's torchserve")
 	case path.Ext(serialized) == ".onnx":
@@ -121,7 +122,7 @@ func (r torchReader) builtin(handler, does string) {
 	} else if does != "" {
 		m.note(Lost, "model.handler", handler, "%s; the function takes and gives the model's tensors", does)
 	}
-	text, err := t.text(classNames)
+	text, err := t.Text(classNames)
 	if err != nil {
 		return
 	}
@@ -184,8 +185,8 @@ func (r torchReader) handler(handler, code, serialized, requires string) {
 	}
 	m.addDir(t, ".", torchDir)
 	needs := "torch\n"
-	if requires != "" && t.isFile(requires) {
-		text, err := t.text(requires)
+	if requires != "" && t.IsFile(requires) {
+		text, err := t.Text(requires)
 		if err != nil {
 			m.refuse("%v", err)
 			return
@@ -231,10 +232,10 @@ def handle(batch):
 // settings reads model-config.yaml.
 func (r torchReader) settings(name string) error {
 	t, m := r.files, r.m
-	if name == "" || !t.isFile(name) {
+	if name == "" || !t.IsFile(name) {
 		return nil
 	}
-	text, err := t.text(name)
+	text, err := t.Text(name)
 	if err != nil {
 		return err
 	}
@@ -242,14 +243,14 @@ func (r torchReader) settings(name string) error {
 	if err := yaml.Unmarshal(text, &decoded); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	settings := asObject(name, decoded)
+	settings := documents.AsObject(name, decoded)
 	m.setMaxBatch(settings, "batchSize")
 	m.setScale(settings, "minWorkers", "maxWorkers")
-	switch device := settings.text("deviceType"); device {
+	switch device := settings.Text("deviceType"); device {
 	case "gpu":
-		m.setDevice(annotation.DeviceCUDA, settings.path("deviceType"), device)
+		m.setDevice(annotation.DeviceCUDA, settings.Path("deviceType"), device)
 	case "cpu":
-		m.setDevice(annotation.DeviceCPU, settings.path("deviceType"), device)
+		m.setDevice(annotation.DeviceCPU, settings.Path("deviceType"), device)
 	}
 	m.lose(settings, "the objective decides how long a request waits for a batch", "maxBatchDelay")
 	m.lose(settings, "the objective decides how long a request may take", "responseTimeout", "startupTimeout")

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/faas-infer/faas-infer/instance/upstream"
+	"github.com/faas-infer/faas-infer/command/importing/documents"
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/model/tensor"
@@ -21,8 +21,8 @@ import (
 const tritonConfig = "config.pbtxt"
 
 // isTritonModel reports whether a directory is that of a model in Triton's repository.
-func isTritonModel(t *tree, dir string) bool {
-	if t.isFile(path.Join(dir, tritonConfig)) {
+func isTritonModel(t *documents.Tree, dir string) bool {
+	if t.IsFile(path.Join(dir, tritonConfig)) {
 		return true
 	}
 	version := bundle.Version(t, dir)
@@ -30,14 +30,14 @@ func isTritonModel(t *tree, dir string) bool {
 }
 
 // isTriton reports whether a tree is a model of Triton or a repository of models.
-func isTriton(t *tree) bool {
+func isTriton(t *documents.Tree) bool {
 	return isTritonModel(t, ".") ||
-		slices.ContainsFunc(t.dirs("."), func(dir string) bool { return isTritonModel(t, dir) })
+		slices.ContainsFunc(t.Dirs("."), func(dir string) bool { return isTritonModel(t, dir) })
 }
 
 // readTriton reads a model or a repository of models.
-func readTriton(im *Import, t *tree) error {
-	dirs := t.dirs(".")
+func readTriton(im *Import, t *documents.Tree) error {
+	dirs := t.Dirs(".")
 	if isTritonModel(t, ".") {
 		dirs = []string{"."}
 	}
@@ -45,7 +45,7 @@ func readTriton(im *Import, t *tree) error {
 		if !isTritonModel(t, dir) {
 			continue
 		}
-		m := im.add(Triton, path.Base(path.Clean(t.path(dir))), t.path(dir))
+		m := im.add(Triton, path.Base(path.Clean(t.Path(dir))), t.Path(dir))
 		if err := readTritonModel(t, dir, m); err != nil {
 			m.refuse("%v", err)
 		}
@@ -61,7 +61,7 @@ var tritonFiles = []struct{ file, backend string }{
 }
 
 // tritonBackend returns the backend of the model in the directory of a version, "" if no file is a model's.
-func tritonBackend(t *tree, version string) string {
+func tritonBackend(t *documents.Tree, version string) string {
 	for _, known := range tritonFiles {
 		if exists(t, path.Join(version, known.file)) {
 			return known.backend
@@ -76,101 +76,10 @@ var platforms = map[string]string{
 	"pytorch_libtorch": "pytorch", "tensorrt_plan": "tensorrt", "ensemble": "ensemble",
 }
 
-// message is the settings of a model, or a part of them. It remembers which of its fields were read.
-type message struct {
-	at     string
-	fields []upstream.PbtxtField
-	read   map[string]bool
-}
-
-func parseMessage(at, text string) (*message, error) {
-	fields, err := upstream.PbtxtFields(text)
-	return &message{at, fields, map[string]bool{}}, err
-}
-
-func (c *message) has(name string) bool {
-	return slices.ContainsFunc(c.fields, func(f upstream.PbtxtField) bool { return f.Name == name })
-}
-
-func (c *message) text(name string) string {
-	c.read[name] = true
-	return upstream.PbtxtValue(c.fields, name)
-}
-
-// messages returns the messages in a field, repeated or in a list. It leaves out what it cannot read.
-func (c *message) messages(name string) (all []*message) {
-	c.read[name] = true
-	for _, f := range c.fields {
-		if f.Name != name {
-			continue
-		}
-		for _, text := range elements(f.Value) {
-			inner, err := parseMessage(strings.TrimPrefix(c.at+"."+name, "."), text)
-			if err == nil {
-				all = append(all, inner)
-			}
-		}
-	}
-	return all
-}
-
-// elements returns the insides of the messages in a value: one message, or a list of them.
-func elements(value string) (all []string) {
-	depth, begin := 0, 0
-	for at := 0; at < len(value); at++ {
-		switch c := value[at]; c {
-		case '#':
-			end := strings.IndexByte(value[at:], '\n')
-			if end < 0 {
-				return all
-			}
-			at += end
-		case '"', '\'':
-			for at++; at < len(value) && value[at] != c; at++ {
-				if value[at] == '\\' {
-					at++
-				}
-			}
-		case '{', '<':
-			if depth++; depth == 1 {
-				begin = at + 1
-			}
-		case '}', '>':
-			if depth--; depth == 0 {
-				all = append(all, value[begin:at])
-			}
-		}
-	}
-	return all
-}
-
-// numbers returns the numbers in a field that is a list, or repeated.
-func (c *message) numbers(name string) (all []int64) {
-	c.read[name] = true
-	for _, f := range c.fields {
-		if f.Name != name {
-			continue
-		}
-		for _, word := range strings.FieldsFunc(strings.Trim(f.Value, "[] \t\n"), func(r rune) bool {
-			return strings.ContainsRune(", \t\r\n", r)
-		}) {
-			if n, err := strconv.ParseInt(word, 10, 64); err == nil {
-				all = append(all, n)
-			}
-		}
-	}
-	return all
-}
-
-// unread reports the fields that were not read.
-func (c *message) unread(m *Model) {
-	for _, f := range c.fields {
-		if c.read[f.Name] {
-			continue
-		}
-		c.read[f.Name] = true
-		m.note(Lost, strings.TrimPrefix(c.at+"."+f.Name, "."), f.Value, "%s",
-			cmp.Or(tritonLost[f.Name], "functions have no such field"))
+// loseMessage reports the fields that were not read as lost.
+func (m *Model) loseMessage(c *documents.Message) {
+	for _, f := range c.Rest() {
+		m.note(Lost, c.Path(f.Name), f.Value, "%s", cmp.Or(tritonLost[f.Name], "functions have no such field"))
 	}
 }
 
@@ -193,28 +102,28 @@ var tritonLost = map[string]string{
 
 // tritonReader reads a directory of Triton's repository into a model.
 type tritonReader struct {
-	files  *tree
+	files  *documents.Tree
 	dir    string
-	config *message
+	config *documents.Message
 	m      *Model
 }
 
 // readTritonModel makes the function of a model in Triton's repository.
-func readTritonModel(t *tree, dir string, m *Model) error {
-	text, err := t.text(path.Join(dir, tritonConfig))
+func readTritonModel(t *documents.Tree, dir string, m *Model) error {
+	text, err := t.Text(path.Join(dir, tritonConfig))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	config, err := parseMessage("", string(text))
+	config, err := documents.ParseMessage("", string(text))
 	if err != nil {
 		return fmt.Errorf("%s: %w", tritonConfig, err)
 	}
 	r := tritonReader{t, dir, config, m}
-	if name := config.text("name"); name != "" {
+	if name := config.Text("name"); name != "" {
 		m.Name = name
 	}
-	backend := config.text("backend")
-	if platform := config.text("platform"); backend == "" && platform != "" {
+	backend := config.Text("backend")
+	if platform := config.Text("platform"); backend == "" && platform != "" {
 		backend = cmp.Or(platforms[platform], platform)
 	}
 	if why := tritonRefusal(config, backend); why != "" {
@@ -223,38 +132,38 @@ func readTritonModel(t *tree, dir string, m *Model) error {
 	}
 	version := r.version()
 	if version == "" {
-		m.refuse("it has no directory of a version; put the model's file into %s", path.Join(t.path(dir), "1"))
+		m.refuse("it has no directory of a version; put the model's file into %s", path.Join(t.Path(dir), "1"))
 		return nil
 	}
 	backend = cmp.Or(backend, tritonBackend(t, path.Join(dir, version)))
 	r.instances()
 	r.model(version, backend)
-	if batch := config.text("max_batch_size"); batch != "" && m.State != Refused {
-		m.setMaxBatch(asObject("", map[string]any{"max_batch_size": batch}), "max_batch_size")
+	if batch := config.Text("max_batch_size"); batch != "" && m.State != Refused {
+		m.setMaxBatch(documents.AsObject("", map[string]any{"max_batch_size": batch}), "max_batch_size")
 	}
-	config.unread(m)
+	m.loseMessage(config)
 	return nil
 }
 
 // tritonRefusal says why a model cannot be served at all, "" if it can.
-func tritonRefusal(config *message, backend string) string {
+func tritonRefusal(config *documents.Message, backend string) string {
 	var steps []string
-	for _, scheduling := range config.messages("ensemble_scheduling") {
-		for _, step := range scheduling.messages("step") {
-			steps = append(steps, step.text("model_name"))
+	for _, scheduling := range config.Messages("ensemble_scheduling") {
+		for _, step := range scheduling.Messages("step") {
+			steps = append(steps, step.Text("model_name"))
 		}
 	}
 	switch {
-	case backend == "ensemble" || config.has("ensemble_scheduling"):
+	case backend == "ensemble" || config.Has("ensemble_scheduling"):
 		return fmt.Sprintf(
 			"it is an ensemble, of %s; import its models, call their functions one after the other, or join them into one "+
 				"ONNX file", cmp.Or(strings.Join(slices.Compact(steps), ", "), "no models"))
-	case config.has("sequence_batching"):
+	case config.Has("sequence_batching"):
 		return "sequence_batching keeps state between requests, and requests to a function are independent; leave it " +
 			"where it is"
 	}
-	for _, policy := range config.messages("model_transaction_policy") {
-		if strings.EqualFold(policy.text("decoupled"), "true") {
+	for _, policy := range config.Messages("model_transaction_policy") {
+		if strings.EqualFold(policy.Text("decoupled"), "true") {
 			return "model_transaction_policy is decoupled: it may give many answers to a request, and a function gives " +
 				"one; write a program that streams, or leave it where it is"
 		}
@@ -267,17 +176,17 @@ func (r tritonReader) version() string {
 	t, dir, config, m := r.files, r.dir, r.config, r.m
 	served := bundle.Version(t, dir)
 	var others []string
-	for _, name := range t.dirs(dir) {
+	for _, name := range t.Dirs(dir) {
 		if n, err := strconv.ParseUint(name, 10, 63); err == nil && n > 0 && name != served {
 			others = append(others, name)
 		}
 	}
-	for _, policy := range config.messages("version_policy") {
-		for _, specific := range policy.messages("specific") {
-			wanted := specific.numbers("versions")
+	for _, policy := range config.Messages("version_policy") {
+		for _, specific := range policy.Messages("specific") {
+			wanted := specific.Numbers("versions")
 			slices.Sort(wanted)
 			for _, n := range wanted {
-				if name := strconv.FormatInt(n, 10); t.isDir(path.Join(dir, name)) {
+				if name := strconv.FormatInt(n, 10); t.IsDir(path.Join(dir, name)) {
 					others, served = append(others, served), name
 				}
 			}
@@ -296,8 +205,8 @@ func (r tritonReader) version() string {
 // instances reads on what the model runs.
 func (r tritonReader) instances() {
 	config, m := r.config, r.m
-	for _, group := range config.messages("instance_group") {
-		switch kind := group.text("kind"); kind {
+	for _, group := range config.Messages("instance_group") {
+		switch kind := group.Text("kind"); kind {
 		case "KIND_GPU":
 			m.setDevice(annotation.DeviceCUDA, "instance_group.kind", kind)
 		case "KIND_CPU":
@@ -306,12 +215,12 @@ func (r tritonReader) instances() {
 		default:
 			m.note(Lost, "instance_group.kind", kind, "the provider chooses the device")
 		}
-		if count := group.text("count"); count != "" {
+		if count := group.Text("count"); count != "" {
 			m.note(Lost, "instance_group.count", count,
 				"the load decides how many instances there are; com.openfaas.scale.min and max bound them")
 		}
-		group.read["name"] = true
-		group.unread(m)
+		group.Read["name"] = true
+		m.loseMessage(group)
 	}
 }
 
@@ -319,7 +228,7 @@ func (r tritonReader) instances() {
 func (r tritonReader) model(version, backend string) {
 	t, dir, config, m := r.files, r.dir, r.config, r.m
 	in := path.Join(dir, version)
-	file := path.Join(in, config.text("default_model_filename"))
+	file := path.Join(in, config.Text("default_model_filename"))
 	if file == in {
 		for _, known := range tritonFiles {
 			if known.backend == backend {
@@ -334,7 +243,7 @@ func (r tritonReader) model(version, backend string) {
 	}
 	switch backend {
 	case "onnxruntime":
-		if t.isDir(file) { // It has the weights beside it.
+		if t.IsDir(file) { // It has the weights beside it.
 			file = path.Join(file, path.Base(file))
 		}
 		m.note(Kept, "backend", backend, "engine onnx")
@@ -343,12 +252,12 @@ func (r tritonReader) model(version, backend string) {
 	case "tensorflow":
 		m.note(Kept, "backend", backend, "engine tensorflow")
 		m.setSavedModel(t, file)
-		config.read["input"], config.read["output"] = true, true
+		config.Read["input"], config.Read["output"] = true, true
 	case "graphdef":
 		m.refuse(
 			"it is a frozen graph; make ONNX of it with `python -m tf2onnx.convert --graphdef %s --inputs NAME:0 "+
 				"--outputs NAME:0 --output model.onnx --opset 17`",
-			t.path(file),
+			t.Path(file),
 		)
 	case "pytorch":
 		m.note(Changed, "backend", backend, "ONNX, converted from %s, which lets faas-infer batch and size it",
@@ -366,8 +275,8 @@ func (r tritonReader) server(version, backend string) {
 		"engine triton: Triton runs the model, in batches that faas-infer forms")
 	m.bundle = &made{manifest: bundle.Manifest{Name: m.Name, Engine: bundle.EngineTriton, Model: modelDir}}
 	m.addDir(t, path.Join(dir, version), path.Join(modelDir, version))
-	for _, name := range t.list(dir) {
-		if t.isFile(path.Join(dir, name)) {
+	for _, name := range t.List(dir) {
+		if t.IsFile(path.Join(dir, name)) {
 			m.bundle.files = append(m.bundle.files,
 				file{to: path.Join(modelDir, name), tree: t, from: path.Join(dir, name)})
 		}
@@ -378,14 +287,14 @@ func (r tritonReader) server(version, backend string) {
 				"has the Python backend alone", cmp.Or(backend, "?"))
 	}
 	if m.State != Refused {
-		if !config.has("input") || !config.has("output") {
+		if !config.Has("input") || !config.Has("output") {
 			m.step("Write input and output into %s: an instance must know them",
 				path.Join("BUNDLE", modelDir, tritonConfig))
 		}
 		// They stay in the settings that Triton reads.
-		for _, f := range config.fields {
+		for _, f := range config.Fields {
 			if f.Name != "dynamic_batching" {
-				config.read[f.Name] = true
+				config.Read[f.Name] = true
 			}
 		}
 	}
@@ -399,41 +308,41 @@ var tritonTypes = map[string]string{
 }
 
 // tritonInputs returns the flags of model convert for the inputs in the settings.
-func tritonInputs(config *message) (flags []string) {
-	batched := config.text("max_batch_size") != "" && config.text("max_batch_size") != "0"
-	for _, in := range config.messages("input") {
-		dims := in.numbers("dims")
+func tritonInputs(config *documents.Message) (flags []string) {
+	batched := config.Text("max_batch_size") != "" && config.Text("max_batch_size") != "0"
+	for _, in := range config.Messages("input") {
+		dims := in.Numbers("dims")
 		if !batched && len(dims) > 0 {
 			dims = dims[1:]
 		}
 		flags = append(
 			flags,
-			fmt.Sprintf("--input %s=%s[%s]", in.text("name"), cmp.Or(tritonTypes[in.text("data_type")], "float32"),
+			fmt.Sprintf("--input %s=%s[%s]", in.Text("name"), cmp.Or(tritonTypes[in.Text("data_type")], "float32"),
 				sizes("?", dims, ",")),
 		)
 	}
-	config.read["input"], config.read["output"] = true, true
+	config.Read["input"], config.Read["output"] = true, true
 	return flags
 }
 
 // shapes gives the free dimensions of an ONNX model the sizes in the settings.
 func (r tritonReader) shapes(read *model.Model) {
 	config, m := r.config, r.m
-	inputs := config.messages("input")
-	config.messages("output")
+	inputs := config.Messages("input")
+	config.Messages("output")
 	if read == nil || m.State == Refused {
 		return
 	}
-	batched := config.text("max_batch_size") != "" && config.text("max_batch_size") != "0"
+	batched := config.Text("max_batch_size") != "" && config.Text("max_batch_size") != "0"
 	var shapes []string
 	for _, in := range inputs {
-		name, dims := in.text("name"), in.numbers("dims")
+		name, dims := in.Text("name"), in.Numbers("dims")
 		at := slices.IndexFunc(read.Inputs(), func(i tensor.Info) bool { return i.Name == name })
 		if at < 0 {
 			m.note(Lost, "input", name, "the model's file has no input of this name")
 			continue
 		}
-		if reshape := in.messages("reshape"); len(reshape) > 0 {
+		if reshape := in.Messages("reshape"); len(reshape) > 0 {
 			m.note(Lost, "input.reshape", name, "requests have the shape of the model's file")
 			continue
 		}
@@ -459,9 +368,9 @@ func (r tritonReader) labels() {
 	if m.State == Refused {
 		return
 	}
-	for _, out := range config.messages("output") {
-		name := out.text("label_filename")
-		if name == "" || !t.isFile(path.Join(dir, name)) {
+	for _, out := range config.Messages("output") {
+		name := out.Text("label_filename")
+		if name == "" || !t.IsFile(path.Join(dir, name)) {
 			continue
 		}
 		m.note(Changed, "output.label_filename", name, "%s in the bundle", bundle.LabelsFile)

@@ -16,6 +16,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/faas-infer/faas-infer/command/importing/documents"
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/bundle"
 )
@@ -86,11 +87,11 @@ func (im *Import) write(ctx context.Context, replace bool) (err error) {
 }
 
 // checkApart returns an error if an existing directory equals, contains or lies in what is imported.
-func checkApart(out string, o Options, trees []*tree) error {
+func checkApart(out string, o Options, trees []*documents.Tree) error {
 	sources := slices.DeleteFunc(slices.Clone(o.Paths), func(path string) bool { return path == "-" })
 	sources = append(sources, slices.Sorted(maps.Values(o.Files))...)
 	for _, t := range trees {
-		sources = append(sources, t.given)
+		sources = append(sources, t.Given)
 	}
 	for _, source := range sources {
 		inSource, err := within(out, source)
@@ -206,7 +207,7 @@ func (m *Model) write(ctx context.Context, staged string) error {
 			return err
 		}
 	}
-	if c := m.bundle.convert; c != nil && c.tree.dir == "" {
+	if c := m.bundle.convert; c != nil && c.tree.Dir == "" {
 		aside := file{to: path.Base(c.from), tree: c.tree, from: c.from}
 		if err := aside.write(ctx, filepath.Join(staged, asideDir, m.Function)); err != nil {
 			return err

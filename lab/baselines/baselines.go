@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/faas-infer/faas-infer/batching"
 	paper "github.com/faas-infer/faas-infer/papers/batch"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 	"github.com/faas-infer/faas-infer/scaling/systems"
@@ -21,26 +20,24 @@ const (
 	Batch    = paper.Name
 	OpenFaaS = "openfaas+"
 	// OpenFaaSCores has two physical cores, four threads, for each instance. The others have
-	// two threads. OpenFaaSRandom and OpenFaaSCoresRandom dispatch at random.
-	OpenFaaSCores       = "openfaas+4t"
-	OpenFaaSRandom      = "openfaas+random"
-	OpenFaaSCoresRandom = "openfaas+4t-random"
-	BatchPublished      = "batch-published"
-	INFlessBB           = "infless-bb"
-	INFlessRS           = "infless-rs"
-	INFlessOP1          = "infless-op1.5"
-	INFlessOP2          = "infless-op2"
-	Release             = "infless-release"
-	ReleaseBB           = "infless-release-bb"
-	ReleaseRS           = "infless-release-rs"
-	ReleaseOP1          = "infless-release-op1.5"
-	ReleaseOP2          = "infless-release-op2"
-	INFaaSName          = "infaas"
-	INFaaSILP           = "infaas-ilp"
-	Clipper             = "clipper+"
-	ClipperCPU          = "clipper+cpu"
-	SageMaker           = "sm+"
-	SMCPU               = "sm+cpu"
+	// two threads.
+	OpenFaaSCores  = "openfaas+4t"
+	BatchPublished = "batch-published"
+	INFlessBB      = "infless-bb"
+	INFlessRS      = "infless-rs"
+	INFlessOP1     = "infless-op1.5"
+	INFlessOP2     = "infless-op2"
+	Release        = "infless-release"
+	ReleaseBB      = "infless-release-bb"
+	ReleaseRS      = "infless-release-rs"
+	ReleaseOP1     = "infless-release-op1.5"
+	ReleaseOP2     = "infless-release-op2"
+	INFaaSName     = "infaas"
+	INFaaSILP      = "infaas-ilp"
+	Clipper        = "clipper+"
+	ClipperCPU     = "clipper+cpu"
+	SageMaker      = "sm+"
+	SMCPU          = "sm+cpu"
 	// Greedy is faas-infer with its scheduler greedy. [Names] leaves it out: it shows what planning
 	// all functions together gains.
 	Greedy = "faas-infer-greedy"
@@ -59,8 +56,6 @@ var (
 var all = slices.Concat([]systems.System{
 	openFaaS(OpenFaaS, "OpenFaaS with GPUs: 2 CPU threads and 10 % of a GPU, one request at a time from a shared queue, kept alive for 300 s"),
 	openFaaS(OpenFaaSCores, "openfaas+ with 2 physical cores, 4 threads"),
-	scattering(openFaaS(OpenFaaSRandom, "openfaas+ whose requests go to an instance at random")),
-	scattering(openFaaS(OpenFaaSCoresRandom, "openfaas+4t whose requests go to an instance at random")),
 	batch,
 	asPrinted(),
 	infless,
@@ -165,9 +160,4 @@ func strongest(r *systems.Rules) {
 		})
 		return slices.CompactFunc(all, func(a, b capacity.Candidate) bool { return a.Config.Batch == b.Config.Batch })
 	}
-}
-
-// scattering returns the system with requests sent to instances at random.
-func scattering(s systems.System) systems.System {
-	return s.Change(s.Name, s.Says, func(r *systems.Rules) { r.Policy = func() batching.Policy { return NewRandom(1) } })
 }

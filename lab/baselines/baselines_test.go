@@ -66,7 +66,7 @@ func (o only) Configs() []cluster.Config {
 
 func TestEverySystemIsWhole(t *testing.T) {
 	want := []string{
-		"openfaas+", "openfaas+4t", "openfaas+random", "openfaas+4t-random", "batch", "batch-published", "infless", "infless-bb", "infless-rs", "infless-op1.5", "infless-op2",
+		"openfaas+", "openfaas+4t", "batch", "batch-published", "infless", "infless-bb", "infless-rs", "infless-op1.5", "infless-op2",
 		"infless-release", "infless-release-bb", "infless-release-rs", "infless-release-op1.5", "infless-release-op2", "faas-infer",
 	}
 	if !slices.Equal(Names(), want) {
@@ -100,7 +100,7 @@ func TestEverySystemIsWhole(t *testing.T) {
 			t.Errorf("%s does not serve where nothing meets the objective", name)
 		}
 	}
-	if _, err := ByName("openwhisk"); err == nil || err.Error() != `unknown policy "openwhisk": it is one of openfaas+, openfaas+4t, openfaas+random, openfaas+4t-random, batch, batch-published, infless, infless-bb, infless-rs, infless-op1.5, infless-op2, infless-release, infless-release-bb, infless-release-rs, infless-release-op1.5, infless-release-op2, infaas, infaas-ilp, clipper+, clipper+cpu, sm+, sm+cpu, faas-infer` {
+	if _, err := ByName("openwhisk"); err == nil || err.Error() != `unknown policy "openwhisk": it is one of openfaas+, openfaas+4t, batch, batch-published, infless, infless-bb, infless-rs, infless-op1.5, infless-op2, infless-release, infless-release-bb, infless-release-rs, infless-release-op1.5, infless-release-op2, infaas, infaas-ilp, clipper+, clipper+cpu, sm+, sm+cpu, faas-infer` {
 		t.Errorf("an unknown name: %v", err)
 	}
 }

@@ -1,7 +1,6 @@
 package baselines
 
 import (
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -20,8 +19,6 @@ type LeastLoaded struct {
 	// placed has the instance in whose queue a request waits.
 	placed  map[batching.RequestID]*loaded
 	actions []batching.Action
-	// random draws the instance of a request instead; nil for INFaaS' dispatcher.
-	random *rand.Rand
 }
 
 // loaded is an instance with its queue.
@@ -34,15 +31,6 @@ type loaded struct {
 
 // NewLeastLoaded returns the policy without instances.
 func NewLeastLoaded() *LeastLoaded { return &LeastLoaded{placed: map[batching.RequestID]*loaded{}} }
-
-// NewRandom returns a policy that differs from LeastLoaded in one thing: a request goes to an
-// instance at random, as a Kubernetes Service sends it. Two policies with the same seed choose
-// alike.
-func NewRandom(seed uint64) *LeastLoaded {
-	p := NewLeastLoaded()
-	p.random = rand.New(rand.NewPCG(seed, 0))
-	return p
-}
 
 // ahead is how long the instance needs for all that it has and one more.
 func (in *loaded) ahead() float64 {
@@ -65,9 +53,6 @@ func (p *LeastLoaded) deal(id batching.RequestID) {
 
 // choose returns the instance for a request; there must be one.
 func (p *LeastLoaded) choose() *loaded {
-	if p.random != nil {
-		return p.instances[p.random.IntN(len(p.instances))]
-	}
 	least, ahead := p.instances[0], p.instances[0].ahead()
 	for _, in := range p.instances[1:] {
 		if a := in.ahead(); a < ahead {

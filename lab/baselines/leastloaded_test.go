@@ -51,31 +51,3 @@ func TestLeastLoaded(t *testing.T) {
 		t.Error("it wants to be woken")
 	}
 }
-
-// A Kubernetes Service sends a request to any instance, also to one that executes another,
-// where it waits while others are free.
-func TestRandom(t *testing.T) {
-	p, again, now := NewRandom(1), NewRandom(1), time.Unix(1000, 0)
-	waits := false
-	for _, q := range []*LeastLoaded{p, again} {
-		for _, id := range []cluster.InstanceID{"a", "b", "c", "d"} {
-			q.Up(now, batching.Instance{ID: id, Config: cluster.Config{Batch: 1}, Exec: []time.Duration{time.Millisecond}})
-		}
-	}
-	for id := range batching.RequestID(400) {
-		p.Add(now, batching.Request{ID: id})
-		again.Add(now, batching.Request{ID: id})
-		if p.placed[id].ID != again.placed[id].ID {
-			t.Fatal("two policies with the same seed choose differently")
-		}
-		waits = waits || id < 4 && len(p.placed[id].queue) > 1
-	}
-	if !waits {
-		t.Error("of four requests none waits behind another: that is not random")
-	}
-	for _, in := range p.instances {
-		if n := len(in.queue); n < 70 || n > 130 {
-			t.Errorf("%s gets %d of 400", in.ID, n)
-		}
-	}
-}

@@ -22,7 +22,7 @@ var (
 
 // plainShares has the share of all instances of OpenFaaS+ by system.
 var plainShares = map[string]cluster.Resources{
-	OpenFaaS: twoThreads, OpenFaaSRandom: twoThreads, OpenFaaSCores: fourThreads, OpenFaaSCoresRandom: fourThreads,
+	OpenFaaS: twoThreads, OpenFaaSCores: fourThreads,
 }
 
 // openFaaS returns OpenFaaS+ whose instances have the system's plain share (INFless §5.1).

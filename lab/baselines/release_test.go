@@ -98,8 +98,8 @@ func TestPlain(t *testing.T) {
 	}{
 		{OpenFaaS, 0, two, 60 * time.Millisecond},
 		{OpenFaaSCores, 0, four, 60 * time.Millisecond},
-		{OpenFaaSRandom, 100 * time.Millisecond, two, 160 * time.Millisecond},
-		{OpenFaaSCoresRandom, 100 * time.Millisecond, four, 160 * time.Millisecond},
+		{OpenFaaS, 100 * time.Millisecond, two, 160 * time.Millisecond},
+		{OpenFaaSCores, 100 * time.Millisecond, four, 160 * time.Millisecond},
 	} {
 		s, err := ByName(c.name)
 		if err != nil {

@@ -55,6 +55,10 @@ func azure() (Fitted, []Driven, error) {
 	if err != nil {
 		return Fitted{}, nil, fmt.Errorf("trace %s: %w", azureTrace, err)
 	}
+	record, err := latency.NewTrace(Gaps(times))
+	if err != nil {
+		return Fitted{}, nil, fmt.Errorf("trace %s: %w", azureTrace, err)
+	}
 	var all []Driven
 	for _, b := range azureBuffers {
 		exec := azureTimes(b.batch)
@@ -62,8 +66,11 @@ func azure() (Fitted, []Driven, error) {
 		if err != nil {
 			return Fitted{}, nil, err
 		}
-		r := Replay(times, b.batch, b.timeout, exec)
-		one := Driven{Batch: b.batch, Timeout: b.timeout, Batches: r.MeanBatch, Expected: d.MeanBatch()}
+		r, err := record.Replay(b.batch, b.timeout.Seconds(), exec, latency.Reality{})
+		if err != nil {
+			return Fitted{}, nil, err
+		}
+		one := Driven{Batch: b.batch, Timeout: b.timeout, Batches: r.MeanBatch(), Expected: d.MeanBatch()}
 		for i, q := range quantiles {
 			one.Replayed[i], one.Model[i] = r.Quantile(q), d.Quantile(q)
 		}
@@ -82,4 +89,13 @@ func Fit(times []time.Duration) (Fitted, error) {
 	var err error
 	f.Process, f.Note, err = arrival.Fit(f.Moments)
 	return f, err
+}
+
+// Gaps returns the times in s between consecutive requests.
+func Gaps(times []time.Duration) []float64 {
+	var all []float64
+	for i := 1; i < len(times); i++ {
+		all = append(all, (times[i] - times[i-1]).Seconds())
+	}
+	return all
 }

@@ -1,10 +1,8 @@
 package batchmodel
 
 import (
-	"math"
 	"strings"
 	"testing"
-	"time"
 )
 
 func TestBuiltin(t *testing.T) {
@@ -52,37 +50,6 @@ func TestReadVectorsRefuses(t *testing.T) {
 	}
 	if all, err := ReadVectors(strings.NewReader("[" + good + "]")); err != nil || all[0].B != 2 {
 		t.Errorf("%+v, %v", all, err)
-	}
-}
-
-// Requests come at 0, 10, 100, 105 and 200 ms. Batches have 2 requests within 50 ms,
-// executions take 20 and 30 ms. {0, 10} leaves at 10, {100, 105} at 105, {200} at 250.
-func TestReplay(t *testing.T) {
-	var times []time.Duration
-	for _, at := range []int{0, 10, 100, 105, 200} {
-		times = append(times, time.Duration(at)*time.Millisecond)
-	}
-	r := Replay(times, 2, 50*time.Millisecond, []float64{0.02, 0.03})
-	want := []float64{0.030, 0.030, 0.035, 0.040, 0.070}
-	for i, l := range r.Latencies {
-		if math.Abs(l-want[i]) > 1e-9 {
-			t.Errorf("%v, want %v", r.Latencies, want)
-			break
-		}
-	}
-	if math.Abs(r.MeanBatch-5./3) > 1e-9 || math.Abs(r.Quantile(0.5)-0.035) > 1e-9 || math.Abs(r.Quantile(1)-0.07) > 1e-9 {
-		t.Errorf("%+v", r)
-	}
-	// One that comes as the timeout ends is for the next batch; alone, nobody waits.
-	r = Replay([]time.Duration{0, 50 * time.Millisecond}, 2, 50*time.Millisecond, []float64{0.02, 0.03})
-	if r.MeanBatch != 1 {
-		t.Errorf("%+v", r)
-	}
-	if r = Replay(times, 1, time.Hour, []float64{0.02}); math.Abs(r.Quantile(1)-0.02) > 1e-9 {
-		t.Errorf("%+v", r)
-	}
-	if r = Replay(nil, 2, 0, nil); r.Quantile(0.5) != 0 {
-		t.Errorf("%+v", r)
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/faas-infer/faas-infer/command/report"
@@ -76,8 +76,9 @@ func Models(ctx context.Context, o rig.Options, m ModelsOptions) (_ *report.Repo
 		return nil, err
 	}
 	fmt.Fprintln(o.Log, "deploying over a connection that breaks")
-	n.left.Store(breaks)
-	n.each = info.Size() / (breaks + 1)
+	n.mu.Lock()
+	n.left, n.each = breaks, info.Size()/(breaks+1)
+	n.mu.Unlock()
 	broken, err := deployFrom(ctx, o, s, uri, false)
 	if err != nil {
 		return nil, err
@@ -165,25 +166,58 @@ func upload(ctx context.Context, file string, store *url.URL) error {
 	return nil
 }
 
-// network limits answers to a rate in bytes/s, and breaks some of them after so many bytes.
+// network limits all answers together to a rate in bytes/s, and breaks connections.
 type network struct {
 	rate float64
-	each int64
-	left atomic.Int64
+
+	mu sync.Mutex
+	// left is how many connections are to break, one after each so many bytes. sent are those since the last break.
+	left       int
+	each, sent int64
+	// due is when the bytes that were sent so far have passed.
+	due time.Time
 }
 
 func (n *network) limit(to http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		to.ServeHTTP(&limited{ResponseWriter: w, network: n, began: time.Now()}, r)
+		to.ServeHTTP(&limited{ResponseWriter: w, network: n}, r)
 	})
+}
+
+// wait waits until the network has room for so many bytes more, of all connections together.
+func (n *network) wait(bytes int) {
+	if n.rate <= 0 {
+		return
+	}
+	n.mu.Lock()
+	now := time.Now()
+	if n.due.Before(now) {
+		n.due = now
+	}
+	due := n.due
+	n.due = n.due.Add(time.Duration(float64(bytes) / n.rate * float64(time.Second)))
+	n.mu.Unlock()
+	time.Sleep(time.Until(due))
+}
+
+// breaks reports whether the connection that carries so many bytes more breaks.
+func (n *network) breaks(bytes int) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.left == 0 {
+		return false
+	}
+	if n.sent += int64(bytes); n.sent <= n.each {
+		return false
+	}
+	n.sent, n.left = 0, n.left-1
+	return true
 }
 
 // limited is one answer.
 type limited struct {
 	http.ResponseWriter
 	network *network
-	began   time.Time
-	sent    int64
 }
 
 // Unwrap lets the proxy flush.
@@ -192,16 +226,11 @@ func (l *limited) Unwrap() http.ResponseWriter { return l.ResponseWriter }
 // Write implements io.Writer.
 func (l *limited) Write(b []byte) (int, error) {
 	n := l.network
-	if n.each > 0 && l.sent > n.each && n.left.Add(-1) >= 0 {
+	if n.breaks(len(b)) {
 		panic(http.ErrAbortHandler)
 	}
-	if n.rate > 0 {
-		due := l.began.Add(time.Duration(float64(l.sent) / n.rate * float64(time.Second)))
-		time.Sleep(time.Until(due))
-	}
-	wrote, err := l.ResponseWriter.Write(b)
-	l.sent += int64(wrote)
-	return wrote, err
+	n.wait(len(b))
+	return l.ResponseWriter.Write(b)
 }
 
 // bytesAlone times a plain download to a file.

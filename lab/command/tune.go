@@ -174,7 +174,7 @@ func (t *tuned) fitArrivals() (err error) {
 func (t *tuned) choose() error {
 	o := t.options
 	objective := paper.Objective{
-		Arrivals: &t.fit.Process, Recorded: t.gaps(), Composed: true, SLO: o.slo, Quantile: o.percentile / 100, Budget: o.budget, Spread: t.spread(),
+		Arrivals: &t.fit.Process, Recorded: batchmodel.Gaps(t.times), Composed: true, SLO: o.slo, Quantile: o.percentile / 100, Budget: o.budget, Spread: t.spread(),
 	}
 	t.shares, t.configs = paper.Shares(t.subject.configs(o.maxBatch), t.subject.table, t.subject.price)
 	for i := range t.shares {
@@ -200,21 +200,12 @@ func (t *tuned) predict() (err error) {
 	if t.exact, err = t.plan.Predict(best); err != nil {
 		return err
 	}
-	record, err := latency.NewTrace(t.gaps())
+	record, err := latency.NewTrace(batchmodel.Gaps(t.times))
 	if err != nil {
 		return err
 	}
 	t.replayed, err = record.Replay(best.Batch, best.Timeout.Seconds(), exec, latency.Reality{Spread: t.spread(), Instances: best.Instances})
 	return err
-}
-
-// gaps returns the recorded times between requests, in s.
-func (t *tuned) gaps() []float64 {
-	var all []float64
-	for i := 1; i < len(t.times); i++ {
-		all = append(all, (t.times[i] - t.times[i-1]).Seconds())
-	}
-	return all
 }
 
 // spread returns --spread, or the profile's.

@@ -84,7 +84,7 @@ var compared = [][2]string{
 	{systems.INFless, baselines.OpenFaaS}, {systems.INFless, baselines.Batch}, {baselines.Batch, baselines.BatchPublished},
 	{baselines.INFlessBB, systems.INFless}, {baselines.INFlessRS, systems.INFless},
 	{baselines.INFlessOP1, systems.INFless}, {baselines.INFlessOP2, systems.INFless},
-	{baselines.Release, baselines.OpenFaaS}, {baselines.Release, baselines.OpenFaaSCores}, {baselines.Release, baselines.OpenFaaSCoresRandom}, {baselines.Release, baselines.Batch}, {baselines.Release, baselines.BatchPublished},
+	{baselines.Release, baselines.OpenFaaS}, {baselines.Release, baselines.OpenFaaSCores}, {baselines.Release, baselines.Batch}, {baselines.Release, baselines.BatchPublished},
 	{baselines.ReleaseBB, baselines.Release}, {baselines.ReleaseRS, baselines.Release},
 	{baselines.ReleaseOP1, baselines.Release}, {baselines.ReleaseOP2, baselines.Release},
 	{systems.FaaSInfer, baselines.Release}, {systems.FaaSInfer, systems.INFless}, {systems.FaaSInfer, baselines.Batch}, {systems.FaaSInfer, baselines.BatchPublished}, {systems.FaaSInfer, baselines.OpenFaaS},

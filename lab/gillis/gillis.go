@@ -133,7 +133,6 @@ func ours() system   { return system{"ours", graph.Ours(), partition.WhereItHelp
 // planned is a model on a platform, with all that can be planned there.
 type planned struct {
 	*partition.Space
-	platform *partition.Platform
 	// whole is the time of the model on one function in ms, weights its size in bytes.
 	whole   float64
 	weights int64
@@ -158,7 +157,7 @@ func (e *evaluation) plan(s system, platform, name string) (*planned, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &planned{platform: p}
+	out := &planned{}
 	for i := range g.Layers() {
 		layer := g.Options(i, i+1)[0].Parts[0]
 		out.whole += layer.Compute

@@ -78,10 +78,10 @@ func (c preparation) prepare(ctx context.Context) {
 	if !c.complete(ctx, c.all) {
 		return
 	}
-	known := c.supplement(ctx)
+	known := c.divide(ctx)
 	if more {
 		c.improve(ctx)
-		known = c.supplement(ctx)
+		known = c.divide(ctx)
 	}
 	for n := 1; !known; {
 		pause := followLook
@@ -92,40 +92,13 @@ func (c preparation) prepare(ctx context.Context) {
 		if !backoff.Wait(ctx, pause) {
 			return
 		}
-		known = c.supplement(ctx)
+		known = c.divide(ctx)
 	}
 }
 
-// supplement finds what the full profiles lack: memory that instances have to themselves, and layers. It
-// reports whether nothing is left to be found.
-func (c preparation) supplement(ctx context.Context) (known bool) {
-	owned := c.own(ctx)
-	return c.pairs.divide(ctx, c.fn, c.Function, c.models) && owned
-}
-
-// own completes the profiles that earlier versions stored, so that instances which start from now on share
-// their weights. It reports whether none is left.
-func (c preparation) own(ctx context.Context) (known bool) {
-	known = true
-	changed := false
-	for _, t := range c.all {
-		if t.profile == nil || !latency.OwnUnknown(c.Function, t.profile) {
-			continue
-		}
-		p, err := c.finder.Own(ctx, c.Function, t.File, t.profile)
-		switch {
-		case err != nil:
-			known = false
-			c.fn.log.Warn().Err(err).Str("variant", t.Name).Msg("it is not known what memory each instance has to itself, so all of it counts")
-		case latency.OwnUnknown(c.Function, p): // It has none: this is no failure.
-		default:
-			t.profile, changed = p, true
-		}
-	}
-	if changed && ctx.Err() == nil {
-		c.serve(true)
-	}
-	return known
+// divide finds the layers that the full profiles lack. It reports whether nothing is left to be found.
+func (c preparation) divide(ctx context.Context) (known bool) {
+	return c.pairs.divide(ctx, c.fn, c.Function, c.models)
 }
 
 // complete finds the full profiles of tasks, and serves the revision whenever that changes

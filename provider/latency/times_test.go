@@ -31,10 +31,8 @@ type models struct {
 	mu       sync.Mutex
 	calls    []string
 	measured atomic.Int64
-	// sketch is the factor by which a sketch is slower; 0 means that sketching fails. own is what it says
-	// that an instance has to itself.
+	// sketch is the factor by which a sketch is slower; 0 means that sketching fails.
 	sketch float64
-	own    int64
 	// slower is the factor by which a prediction is slower. The other fields are failures.
 	slower                       float64
 	hash, check, predict, failed error
@@ -76,7 +74,7 @@ func (m *models) Sketch(_ context.Context, file string, maxBatch int, until time
 	}
 	m.call("sketch")
 	p := profile(min(maxBatch, 2), until, m.sketch, false)
-	p.Provisional, p.Own = true, m.own
+	p.Provisional = true
 	return cmp.Or(m.linked, "prepared "+file), p, nil
 }
 

@@ -117,8 +117,6 @@ const (
 	// Spread is the node with the most free room, as Kubernetes' scheduler
 	// does by default (least allocated).
 	Spread
-	// FirstFit is the first node by name that has room.
-	FirstFit
 )
 
 // Production returns the provider's options: all functions are planned jointly.

@@ -11,7 +11,7 @@ import (
 // Algorithm 1 places only on the named nodes.
 func TestScheduleOnNodes(t *testing.T) {
 	nodes := []cluster.Node{node("a", 1000, 0, 8<<30), node("b", 8000, 0, 8<<30), node("c", 8000, 0, 8<<30)}
-	for _, placing := range []capacity.Placing{capacity.BestFit, capacity.Spread, capacity.FirstFit} {
+	for _, placing := range []capacity.Placing{capacity.BestFit, capacity.Spread} {
 		o := capacity.Greedy()
 		o.Placement = placing
 		for _, queue := range []capacity.Queue{capacity.PerInstance, capacity.LateBound} {

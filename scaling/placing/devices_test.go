@@ -83,7 +83,7 @@ func TestShareOfOneDevice(t *testing.T) {
 	split, one := node("a", 4000, 80, 8<<30), node("b", 4000, 80, 8<<30)
 	split.Devices = []cluster.DeviceRoom{{UUID: "a0", Total: cluster.Resources{GPU: 100}, Free: cluster.Resources{GPU: 40}}, {UUID: "a1", Total: cluster.Resources{GPU: 100}, Free: cluster.Resources{GPU: 40}}}
 	one.Devices = []cluster.DeviceRoom{{UUID: "b0", Total: cluster.Resources{GPU: 100}, Free: cluster.Resources{GPU: 80}}}
-	for _, placement := range []capacity.Placing{capacity.BestFit, capacity.Spread, capacity.FirstFit} {
+	for _, placement := range []capacity.Placing{capacity.BestFit, capacity.Spread} {
 		o := capacity.Greedy()
 		o.Placement = placement
 		d := capacity.Demand{RPS: 1, SLO: 100 * ms, Configs: []capacity.Candidate{config(1, 500, 60, 10*ms)}}

@@ -127,8 +127,8 @@ func (r *Room) change(i int, by func(*cluster.Node)) {
 // fit finds the node for c among the allowed ones: with BestFit the one with the least free
 // βC + G that has room for it.
 func (r *Room) fit(c *capacity.Choice, on Allowed) (weighed, bool) {
-	if r.Options.Placement != capacity.BestFit {
-		return r.elsewhere(c, on)
+	if r.Options.Placement == capacity.Spread {
+		return r.emptiest(c, on)
 	}
 	from := sort.Search(len(r.order), func(i int) bool { return r.order[i].weight >= c.Cost })
 	for _, w := range r.order[from:] {
@@ -139,17 +139,13 @@ func (r *Room) fit(c *capacity.Choice, on Allowed) (weighed, bool) {
 	return weighed{}, false
 }
 
-// elsewhere finds the node for c with FirstFit or Spread.
-func (r *Room) elsewhere(c *capacity.Choice, on Allowed) (weighed, bool) {
+// emptiest finds the node for c with Spread.
+func (r *Room) emptiest(c *capacity.Choice, on Allowed) (weighed, bool) {
 	best, most := -1, math.Inf(-1)
 	for i := range r.Places {
 		p := &r.Places[i]
 		if !r.fits(i, c.Config.Resources, on) {
 			continue
-		}
-		if r.Options.Placement == capacity.FirstFit {
-			best = i
-			break
 		}
 		if part := p.unallocated(); part > most {
 			best, most = i, part

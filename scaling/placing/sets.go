@@ -102,14 +102,10 @@ func (r *Room) preferred() []int {
 	for at, w := range r.order {
 		order[at] = w.index
 	}
-	switch r.Options.Placement {
-	case capacity.FirstFit:
-		slices.Sort(order)
-	case capacity.Spread:
+	if r.Options.Placement == capacity.Spread {
 		slices.SortStableFunc(order, func(a, b int) int {
 			return cmp.Compare(r.Places[b].unallocated(), r.Places[a].unallocated())
 		})
-	case capacity.BestFit:
 	}
 	return order
 }

@@ -88,7 +88,7 @@ var Paper = sync.OnceValue(func() *PaperFigures {
 var names = map[string]string{
 	"openfaas+": "OpenFaaS+", "batch": "BATCH", "batch-published": "BATCH", "infless": "INFless", "infless-bb": "-BB",
 	"infless-rs": "-RS", "infless-op1.5": "-OP1.5", "infless-op2": "-OP2",
-	"openfaas+4t": "OpenFaaS+", "openfaas+random": "OpenFaaS+", "openfaas+4t-random": "OpenFaaS+",
+	"openfaas+4t":     "OpenFaaS+",
 	"infless-release": "INFless", "infless-release-bb": "-BB", "infless-release-rs": "-RS",
 	"infless-release-op1.5": "-OP1.5", "infless-release-op2": "-OP2",
 }

@@ -109,6 +109,51 @@ func TestS3(t *testing.T) {
 	}
 }
 
+// TestLargeObjects: a large object of S3 comes over several connections, also if one breaks or if the server knows no
+// ranges, and not if it is replaced meanwhile.
+func TestLargeObjects(t *testing.T) {
+	content := random(45<<20 + 7)
+	for _, c := range []struct {
+		name, part string
+		serve      func(w http.ResponseWriter, r *http.Request, number int32)
+	}{
+		{"ranges", "", nil},
+		{"a break", "", func(w http.ResponseWriter, r *http.Request, number int32) {
+			if number == 4 {
+				w.Header().Set("Content-Range", strings.Replace(r.Header.Get("Range"), "=", " ", 1)+fmt.Sprintf("/%d", len(content)))
+				w.Header().Set("Content-Length", "8000000")
+				w.WriteHeader(http.StatusPartialContent)
+				panic(http.ErrAbortHandler)
+			}
+		}},
+		{"no ranges", "", func(_ http.ResponseWriter, r *http.Request, _ int32) { r.Header.Del("Range") }},
+		{"replaced", "replaced while", func(w http.ResponseWriter, _ *http.Request, number int32) {
+			if number == 4 {
+				w.Header().Set("ETag", `"two"`)
+			}
+		}},
+	} {
+		var asked atomic.Int32
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("ETag", `"one"`)
+			if number := asked.Add(1); c.serve != nil {
+				c.serve(w, r, number)
+			}
+			http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
+		}))
+		cache, uri := open(t, nil), "s3://models/m.onnx?endpoint="+s.URL
+		if c.part != "" {
+			refuses(t, cache, uri, c.part)
+		} else {
+			hasModel(t, mustFetch(t, cache, uri), content)
+		}
+		if asked.Load() < 4 {
+			t.Errorf("%s: %d requests", c.name, asked.Load())
+		}
+		s.Close()
+	}
+}
+
 // push stores a blob or a manifest in a registry.
 func push(t *testing.T, base, path, media string, content []byte) {
 	t.Helper()

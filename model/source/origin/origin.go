@@ -10,6 +10,7 @@ import (
 	"encoding/hex"
 	"io"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -54,6 +55,8 @@ type Object struct {
 	Tag, Sum, MD5 string
 	// keyed says that the tag is no MD5.
 	keyed bool
+	// single says that its server has answered a range with the whole.
+	single atomic.Bool
 	// Packed says that it is an archive whose content belongs into the bundle.
 	Packed bool
 	// First is an answer with the whole content that has begun already, nil if there is none.

@@ -49,6 +49,10 @@ func (c *Client) lookBucket(ctx context.Context, u source.URI, with Credentials)
 		if err != nil {
 			return nil, err
 		}
+		if o.rangeable(0) {
+			_ = o.First.Close()
+			o.First = nil
+		}
 		o.Original = u.Name()
 		if !o.keyed {
 			o.MD5 = plainMD5(o.Tag)
@@ -77,7 +81,7 @@ func plainMD5(tag string) string {
 
 // file is an object as a file at a server.
 func (b *bucket) file(key string) remote {
-	return remote{client: b.client, secret: S3Secret, request: func(ctx context.Context) (*http.Request, error) {
+	return remote{client: b.client, secret: S3Secret, ranges: true, request: func(ctx context.Context) (*http.Request, error) {
 		return b.get(ctx, key, nil)
 	}}
 }

@@ -70,7 +70,7 @@ func newClient(s Sources) *http.Client {
 			},
 			ForceAttemptHTTP2: true, DisableCompression: true, ReadBufferSize: 256 << 10,
 			ResponseHeaderTimeout: headerTimeout, TLSHandshakeTimeout: dialTimeout, IdleConnTimeout: 30 * time.Second,
-			MaxIdleConnsPerHost: 2, MaxResponseHeaderBytes: 256 << 10,
+			MaxIdleConnsPerHost: connections, MaxResponseHeaderBytes: 256 << 10,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
@@ -171,13 +171,15 @@ type remote struct {
 	secret string
 	// linked says that the server's own header has the tag, as the hub's.
 	linked bool
+	// ranges says that a large file comes over several connections.
+	ranges bool
 	// renew gets a new token after an answer that asks for one, nil for none.
 	renew func(ctx context.Context, asked string) error
 }
 
 // look asks for a file. The answer's content is that of the object's first.
 func (m remote) look(ctx context.Context, sum string) (*Object, error) {
-	a, err := m.ask(ctx, 0, "")
+	a, err := m.ask(ctx, 0, -1, "")
 	if err != nil {
 		return nil, err
 	}
@@ -200,14 +202,18 @@ func (m remote) look(ctx context.Context, sum string) (*Object, error) {
 	return o, nil
 }
 
-// ask sends a request for the bytes from an offset on, if the content still is that of a tag.
-func (m remote) ask(ctx context.Context, offset int64, tag string) (*answer, error) {
+// ask sends a request for the bytes from an offset on, up to an end if that is not negative, if the content still is
+// that of a tag.
+func (m remote) ask(ctx context.Context, offset, end int64, tag string) (*answer, error) {
 	r, err := m.request(ctx)
 	if err != nil {
 		return nil, Fatal{err}
 	}
-	if offset > 0 {
+	if offset > 0 || end >= 0 {
 		r.Header.Set("Range", fmt.Sprintf("bytes=%d-", offset))
+		if end >= 0 {
+			r.Header.Set("Range", fmt.Sprintf("bytes=%d-%d", offset, end-1))
+		}
 		if tag != "" {
 			r.Header.Set("If-Range", tag)
 		}
@@ -217,6 +223,11 @@ func (m remote) ask(ctx context.Context, offset int64, tag string) (*answer, err
 
 // open opens an object's content at an offset.
 func (m remote) open(ctx context.Context, o *Object, offset int64) (io.ReadCloser, int64, error) {
+	return m.openRange(ctx, o, offset, -1)
+}
+
+// openRange opens an object's content at an offset, up to an end if that is not negative.
+func (m remote) openRange(ctx context.Context, o *Object, offset, end int64) (io.ReadCloser, int64, error) {
 	strong := strings.HasPrefix(o.Tag, `"`)
 	if !strong && o.Sum == "" {
 		offset = 0 // Nothing would tell that the rest is of another content.
@@ -225,11 +236,11 @@ func (m remote) open(ctx context.Context, o *Object, offset int64) (io.ReadClose
 	if !strong || m.linked { // The hub's tag is not that of the server to which it redirects.
 		tag = ""
 	}
-	a, err := m.ask(ctx, offset, tag)
+	a, err := m.ask(ctx, offset, end, tag)
 	if err == nil && a.StatusCode == http.StatusUnauthorized && m.renew != nil {
 		_ = a.Body.Close()
 		if err = m.renew(ctx, a.Header.Get("WWW-Authenticate")); err == nil {
-			a, err = m.ask(ctx, offset, tag)
+			a, err = m.ask(ctx, offset, end, tag)
 		}
 	}
 	if err != nil {
@@ -338,5 +349,10 @@ func (c *Client) text(r *http.Request, secret string) (*answer, []byte, error) {
 
 // opener is how an object of a list is opened.
 func (m remote) opener(o *Object) func(ctx context.Context, offset int64) (io.ReadCloser, int64, error) {
-	return func(ctx context.Context, offset int64) (io.ReadCloser, int64, error) { return m.open(ctx, o, offset) }
+	return func(ctx context.Context, offset int64) (io.ReadCloser, int64, error) {
+		if m.ranges && o.rangeable(offset) {
+			return m.openRanged(ctx, o, offset), offset, nil
+		}
+		return m.open(ctx, o, offset)
+	}
 }

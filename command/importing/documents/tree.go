@@ -1,4 +1,7 @@
-package importing
+// Package documents reads what describes the models of other servers: the files of a directory or an archive, and the
+// fields of YAML, JSON and protobuf's text. It remembers which fields were read, so that a report can name the rest. It
+// knows no server, and bounds what it reads. Begin reading at [Open], [AsObject] and [ParseMessage].
+package documents
 
 import (
 	"archive/zip"
@@ -15,8 +18,8 @@ import (
 
 // Bounds of what is read into memory or copied from files of others.
 const (
-	// maxText is the maximum size in bytes of a file of settings.
-	maxText = 4 << 20
+	// MaxText is the maximum size in bytes of a file of settings.
+	MaxText = 4 << 20
 	// maxEntries is the maximum number of files and directories of a source.
 	maxEntries = 100_000
 	// maxRatio is the maximum of an archive's unpacked size over its size, above plainSize bytes. Weights of
@@ -24,17 +27,21 @@ const (
 	maxRatio, plainSize = 100, 1 << 30
 )
 
-// tree is the files of a source: a directory, whose links lead nowhere else, or an archive.
-type tree struct {
+// settings are the names of files of settings whose extension a model's file may have, too: MLServer's.
+var settings = []string{"model-settings.json", "settings.json"}
+
+// Tree is the files of a source: a directory, whose links lead nowhere else, or an archive.
+type Tree struct {
 	// FS has the files; nil for a file that is no archive.
 	fs.FS
 	// given is the path as the user wrote it. dir is the directory on the disk, "" for an archive.
-	given, dir string
-	close      func() error
+	Given, Dir string
+	// Close gives the files back.
+	Close func() error
 }
 
-// open opens a directory or an archive. Another regular file gives a tree without files.
-func open(given string) (*tree, error) {
+// Open opens a directory or an archive. Another regular file gives a tree without files.
+func Open(given string) (*Tree, error) {
 	info, err := os.Stat(given)
 	if err != nil {
 		return nil, err
@@ -44,7 +51,7 @@ func open(given string) (*tree, error) {
 		if err != nil {
 			return nil, err
 		}
-		t := &tree{FS: root.FS(), given: given, dir: given, close: root.Close}
+		t := &Tree{FS: root.FS(), Given: given, Dir: given, Close: root.Close}
 		if _, err := fs.ReadDir(t, "."); err != nil {
 			return nil, errors.Join(err, root.Close())
 		}
@@ -66,7 +73,7 @@ func open(given string) (*tree, error) {
 			given,
 		)
 	}
-	return &tree{given: given, close: func() error { return nil }}, nil
+	return &Tree{Given: given, Close: func() error { return nil }}, nil
 }
 
 func beginning(file string) (string, error) {
@@ -84,7 +91,7 @@ func beginning(file string) (string, error) {
 }
 
 // openArchive opens a zip archive, and refuses one whose entries lead out of it, or are far larger than it.
-func openArchive(given string, size int64) (*tree, error) {
+func openArchive(given string, size int64) (*Tree, error) {
 	z, err := zip.OpenReader(given)
 	if err != nil {
 		return nil, fmt.Errorf("it is no whole zip archive: %w; copy it again", err)
@@ -96,9 +103,9 @@ func openArchive(given string, size int64) (*tree, error) {
 		case !filepath.IsLocal(filepath.FromSlash(name)) || strings.Contains(name, "\\"):
 			err = fmt.Errorf(
 				"its entry %q leads out of the archive; it may be made to overwrite other files, and is not unpacked",
-				short(f.Name))
+				Short(f.Name))
 		case f.Mode()&(fs.ModeType&^fs.ModeDir) != 0:
-			err = fmt.Errorf("its entry %q is no file; it is not unpacked", short(f.Name))
+			err = fmt.Errorf("its entry %q is no file; it is not unpacked", Short(f.Name))
 		case len(z.File) > maxEntries:
 			err = fmt.Errorf("it has %d entries, and the maximum is %d", len(z.File), maxEntries)
 		}
@@ -111,56 +118,57 @@ func openArchive(given string, size int64) (*tree, error) {
 			return nil, errors.Join(err, z.Close())
 		}
 	}
-	return &tree{FS: z, given: given, close: z.Close}, nil
+	return &Tree{FS: z, Given: given, Close: z.Close}, nil
 }
 
-// text reads a file of settings. The error of a missing file wraps [fs.ErrNotExist].
-func (t *tree) text(name string) ([]byte, error) {
+// Text reads a file of settings. The error of a missing file wraps [fs.ErrNotExist].
+func (t *Tree) Text(name string) ([]byte, error) {
 	f, err := t.Open(name)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	return readText(f, path.Base(name))
+	return ReadText(f, path.Base(name))
 }
 
-// readText reads a file of settings, which name calls in errors.
-func readText(f fs.File, name string) ([]byte, error) {
+// ReadText reads a file of settings, which name calls in errors.
+func ReadText(f fs.File, name string) ([]byte, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return nil, err
 	}
 	tooLarge := fmt.Errorf("%s has more than %d MiB, the maximum for a file of settings; a model's own file is none",
-		name, maxText>>20)
+		name, MaxText>>20)
 	switch {
 	case info.IsDir():
 		return nil, fmt.Errorf("%s is a directory; it must be a file", name)
-	case info.Size() > maxText:
+	case info.Size() > MaxText:
 		return nil, tooLarge
 	}
-	text, err := io.ReadAll(io.LimitReader(f, maxText+1))
+	text, err := io.ReadAll(io.LimitReader(f, MaxText+1))
 	if err != nil {
 		return nil, err
 	}
-	if len(text) > maxText {
+	if len(text) > MaxText {
 		return nil, tooLarge
 	}
 	return text, nil
 }
 
-// isFile and isDir report what a name stands for.
-func (t *tree) isFile(name string) bool {
+// IsFile reports whether a name stands for a file.
+func (t *Tree) IsFile(name string) bool {
 	info, err := fs.Stat(t, name)
 	return err == nil && info.Mode().IsRegular()
 }
 
-func (t *tree) isDir(name string) bool {
+// IsDir reports whether a name stands for a directory.
+func (t *Tree) IsDir(name string) bool {
 	info, err := fs.Stat(t, name)
 	return err == nil && info.IsDir()
 }
 
-// list returns the names in a directory that are not hidden, nil if there is no such directory.
-func (t *tree) list(dir string) (names []string) {
+// List returns the names in a directory that are not hidden, nil if there is no such directory.
+func (t *Tree) List(dir string) (names []string) {
 	entries, err := fs.ReadDir(t, dir)
 	if err != nil {
 		return nil
@@ -173,32 +181,32 @@ func (t *tree) list(dir string) (names []string) {
 	return names
 }
 
-// dirs returns the names of the directories in a directory that are not hidden.
-func (t *tree) dirs(dir string) (names []string) {
-	for _, name := range t.list(dir) {
-		if t.isDir(path.Join(dir, name)) {
+// Dirs returns the names of the directories in a directory that are not hidden.
+func (t *Tree) Dirs(dir string) (names []string) {
+	for _, name := range t.List(dir) {
+		if t.IsDir(path.Join(dir, name)) {
 			names = append(names, name)
 		}
 	}
 	return names
 }
 
-// find returns the first of the names that is a file of a directory, "" if none is.
-func (t *tree) find(dir string, names ...string) string {
+// Find returns the first of the names that is a file of a directory, "" if none is.
+func (t *Tree) Find(dir string, names ...string) string {
 	for _, name := range names {
-		if t.isFile(path.Join(dir, name)) {
+		if t.IsFile(path.Join(dir, name)) {
 			return path.Join(dir, name)
 		}
 	}
 	return ""
 }
 
-// with returns the files of a directory that have one of the extensions, those called model first, then in the
+// With returns the files of a directory that have one of the extensions, those called model first, then in the
 // order of the extensions. Files of settings are none.
-func (t *tree) with(dir string, extensions ...string) (found []string) {
+func (t *Tree) With(dir string, extensions ...string) (found []string) {
 	all := slices.DeleteFunc(
-		t.list(dir),
-		func(name string) bool { return name == mlserverSettings || name == mlserverServer },
+		t.List(dir),
+		func(name string) bool { return slices.Contains(settings, name) },
 	)
 	named := func(name string) bool { return strings.HasPrefix(name, "model.") }
 	slices.SortStableFunc(all, func(a, b string) int {
@@ -212,7 +220,7 @@ func (t *tree) with(dir string, extensions ...string) (found []string) {
 	})
 	for _, extension := range extensions {
 		for _, name := range all {
-			if path.Ext(name) == extension && t.isFile(path.Join(dir, name)) &&
+			if path.Ext(name) == extension && t.IsFile(path.Join(dir, name)) &&
 				!slices.Contains(found, path.Join(dir, name)) {
 				found = append(found, path.Join(dir, name))
 			}
@@ -221,15 +229,15 @@ func (t *tree) with(dir string, extensions ...string) (found []string) {
 	return found
 }
 
-// walk lists the regular files below a directory, relative to it.
-func (t *tree) walk(dir string) (files []string, err error) {
+// Walk lists the regular files below a directory, relative to it.
+func (t *Tree) Walk(dir string) (files []string, err error) {
 	entries := 0
 	err = fs.WalkDir(t, dir, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
 		if entries++; entries > maxEntries {
-			return fmt.Errorf("%s has more than %d files and directories, the maximum", t.path(dir), maxEntries)
+			return fmt.Errorf("%s has more than %d files and directories, the maximum", t.Path(dir), maxEntries)
 		}
 		base := path.Base(name)
 		if d.IsDir() {
@@ -238,10 +246,13 @@ func (t *tree) walk(dir string) (files []string, err error) {
 			}
 			return nil
 		}
-		if t.isFile(name) { // A link to a file counts, too.
+		if t.IsFile(name) { // A link to a file counts, too.
 			files = append(files, strings.TrimPrefix(strings.TrimPrefix(name, dir), "/"))
 		}
 		return nil
 	})
 	return files, err
 }
+
+// Path returns the path of a file of the tree for people.
+func (t *Tree) Path(name string) string { return filepath.Join(t.Given, filepath.FromSlash(name)) }
