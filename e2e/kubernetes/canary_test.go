@@ -47,9 +47,10 @@ func installedCanaries(t *testing.T, f *fixture) canaries {
 		t.Fatal(err)
 	}
 	login := []string{os.Getenv(faasCLIVariable), "login", "--gateway", c.url, "--username", "admin", "--password", "secret"}
-	if _, err := run(login...); err != nil {
-		t.Fatal(err)
-	}
+	await(t, "faas-cli to log in", func() error { // The node's port is opened a little later.
+		_, err := run(login...)
+		return err
+	})
 	return c
 }
 
