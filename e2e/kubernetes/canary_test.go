@@ -122,15 +122,25 @@ func killing(ctx context.Context, function string) {
 	}
 }
 
-// podProcesses finds the processes of a model's pods on the node.
+// podProcesses finds the processes of a model's pods on the node. A pod's name, which its programs have as HOSTNAME, is
+// the function's and a part without a hyphen.
 func podProcesses(function string) (pids []int) {
-	all, _ := filepath.Glob("/proc/[0-9]*/cmdline") // The pattern is right.
+	all, _ := filepath.Glob("/proc/[0-9]*/environ") // The pattern is right.
 	for _, file := range all {
-		text, err := os.ReadFile(file)
-		if err == nil && bytes.Contains(text, []byte("\x00instance\x00--")) && bytes.Contains(text, []byte("\x00--name\x00"+function+"\x00")) {
-			if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil {
-				pids = append(pids, pid)
-			}
+		text, err := os.ReadFile(file) // The process may have ended.
+		if err != nil {
+			continue
+		}
+		_, rest, _ := bytes.Cut(append([]byte{0}, text...), []byte("\x00HOSTNAME="+function+"-"))
+		if part, _, _ := bytes.Cut(rest, []byte{0}); len(part) == 0 || bytes.ContainsRune(part, '-') {
+			continue
+		}
+		line, err := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline"))
+		if err != nil || !bytes.Contains(line, []byte("\x00instance\x00")) {
+			continue
+		}
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil {
+			pids = append(pids, pid)
 		}
 	}
 	return pids
