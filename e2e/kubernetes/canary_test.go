@@ -54,7 +54,8 @@ func installedCanaries(t *testing.T, f *fixture) canaries {
 	return c
 }
 
-// applied is the function as kubectl applies it, with an image and further annotations.
+// applied is the function as kubectl applies it, with an image and further annotations. They differ from those of
+// faas-cli: kubectl would share the ownership of equal ones.
 const applied = `apiVersion: faas-infer.dev/v1alpha1
 kind: Function
 metadata: {name: digits, namespace: openfaas-fn}
@@ -64,7 +65,7 @@ spec:
   annotations:
     com.openfaas.slo.latency: 5s
     com.openfaas.infer.canary: "30,60"
-    com.openfaas.infer.canary-margin: "10"
+    com.openfaas.infer.canary-margin: "12"
     com.openfaas.infer.canary-timeout: 1m%s
 `
 
