@@ -146,9 +146,13 @@ func (b Rollout) run(ctx context.Context, p rolloutPlace) (*report.Report, error
 		if err != nil {
 			return b.report(alone.Targets[0], all), err
 		}
-		fmt.Fprintf(p.log, "%d of %d: fault %q, promoted %v after %.1f s, %d of %d requests good, %.2f %% in time, %d by the candidate, answers %v, %d without one %s: %s\n",
+		first := ""
+		if e.load.FirstError != nil {
+			first = fmt.Sprintf(" (%v)", e.load.FirstError)
+		}
+		fmt.Fprintf(p.log, "%d of %d: fault %q, promoted %v after %.1f s, %d of %d requests good, %.2f %% in time, %d by the candidate, answers %v, %d without one%s: %s\n",
 			i+1, b.Rollouts, e.fault, e.promoted, e.took.Seconds(), e.load.Good, e.load.Requests, 100*e.load.WithinSLO, e.served, e.load.Codes,
-			e.load.Failed+e.load.Dropped, e.load.FirstError, e.why)
+			e.load.Failed+e.load.Dropped, first, e.why)
 		if all = append(all, e); e.promoted {
 			present, next = next, present
 		}
