@@ -191,3 +191,35 @@ func TestCountsNeverFall(t *testing.T) {
 		t.Errorf("%+v, not %+v", before, want)
 	}
 }
+
+// TestKubectlChangesItsMind: an object may go back to an earlier deployment while another one is rolled out.
+func TestKubectlChangesItsMind(t *testing.T) {
+	r := newSides(t, saying("new"))
+	r.Server.controller.(sides).answers["newer"] = saying("newer")
+	begin := func(image string) {
+		t.Helper()
+		settings := map[string]string{"com.openfaas.slo.latency": "50ms", "com.openfaas.infer.canary": "50"}
+		d := types.FunctionDeployment{Service: "f", Namespace: DefaultNamespace, Image: image, Annotations: &settings}
+		if gradual, err := (Rollouts{r.Server}).Begin(t.Context(), d); !gradual || err != nil {
+			t.Fatalf("%s: %v, %v", image, gradual, err)
+		}
+		if x := r.rollouts.ofFunction("f.openfaas-fn"); x == nil || x.split.candidate.Load().Deployment.Image != image {
+			t.Fatalf("%s is not rolled out", image)
+		}
+	}
+	for _, image := range []string{"new", "newer", "new"} { // None of them has failed.
+		begin(image)
+	}
+	x := r.rollouts.ofFunction("f.openfaas-fn")
+	for _, present := range []uint64{x.revision, x.revision - 1} { // It has taken over, it has not.
+		if err := (Rollouts{r.Server}).TakeBack(t.Context(), DefaultNamespace, "f", present); err != nil {
+			t.Fatal(err)
+		}
+		if goesOn := r.rollouts.ofFunction("f.openfaas-fn") == x; goesOn != (present == x.revision) {
+			t.Errorf("with revision %d it goes on: %v", present, goesOn)
+		}
+	}
+	if s := r.rolloutStatus(t); s.Image != "old" || s.Last == nil || s.Last.Promoted {
+		t.Errorf("%+v, %+v", s, s.Last)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -49,7 +50,7 @@ func (w *watcher) revise(ctx context.Context, key string, f *v1alpha1.Function, 
 	if w.RollOut != nil {
 		gradual, err := w.RollOut(ctx, d)
 		if gradual {
-			return w.rollsOut(key, f, err)
+			return w.rollsOut(ctx, key, f, r, err)
 		}
 	}
 	revision, err := w.NextRevision()
@@ -69,18 +70,43 @@ func (w *watcher) revise(ctx context.Context, key string, f *v1alpha1.Function, 
 
 // rollsOut notes that a spec is rolled out gradually, or why it is not. The deployment accepted last goes on serving.
 // The spec gets its revision when it takes over.
-func (w *watcher) rollsOut(key string, f *v1alpha1.Function, err error) (again bool) {
-	o := outcome{Generation: f.Generation, Reason: "RollingOut"}
+func (w *watcher) rollsOut(ctx context.Context, key string, f *v1alpha1.Function, r store.Function, err error) (again bool) {
+	o := outcome{Generation: f.Generation, Reason: reasonRollingOut}
 	switch tried := new(provider.RolledBack); {
 	case errors.Is(err, provider.ErrArriving):
 		return true
 	case errors.As(err, &tried):
+		if takeBack(ctx, w, key, f, r.Revision) != nil {
+			return true
+		}
 		o.Reason, o.Why = reasonRolledBack, err.Error()
 	case err != nil:
 		o.Reason, o.Why, again = "Refused", err.Error(), true // It may be accepted later.
 	}
 	w.setOutcome(key, o)
 	return again
+}
+
+// takeBack ends the rollout of an earlier spec of an object that has another one by now, which is not rolled out. A rollout
+// that faas-cli began goes on: the object never had its spec.
+func takeBack(ctx context.Context, w *watcher, key string, f *v1alpha1.Function, present uint64) error {
+	w.mu.Lock()
+	came := w.outcomes[key]
+	w.mu.Unlock()
+	if w.TakeBack == nil || !rolledOutEarlier(came, f) {
+		return nil
+	}
+	return w.TakeBack(ctx, f.Namespace, f.Name, present)
+}
+
+// rolledOutEarlier reports whether the rollout of an earlier spec of f began last: as this replica knows, or as the leader
+// before it has written.
+func rolledOutEarlier(came outcome, f *v1alpha1.Function) bool {
+	c := meta.FindStatusCondition(f.Status.Conditions, v1alpha1.ConditionAccepted)
+	if c != nil && c.ObservedGeneration > came.Generation {
+		came = outcome{Generation: c.ObservedGeneration, Reason: c.Reason}
+	}
+	return came.Reason == reasonRollingOut && came.Generation < f.Generation
 }
 
 // stamp writes a function's annotations. If another client has changed the function

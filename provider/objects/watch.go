@@ -47,6 +47,9 @@ type Watching struct {
 	// RollOut begins the gradual rollout of a deployment that kubectl has made, with its image's annotations, as
 	// provider.Rollouts.Begin; nil applies all at once. Only the leader calls it.
 	RollOut func(ctx context.Context, d openfaas.FunctionDeployment) (gradual bool, err error)
+	// TakeBack ends the gradual rollout of a function's later revision than present, which RollOut began: the object asks
+	// for another one. Nil if RollOut is. Only the leader calls it.
+	TakeBack func(ctx context.Context, namespace, name string, present uint64) error
 	// Resolved returns what a revision of a function, by its full name, has found in its
 	// image; nil, and nil results, mean nothing.
 	Resolved func(name string, revision uint64) *v1alpha1.ResolvedImage
@@ -214,6 +217,9 @@ func (w *watcher) sync(ctx context.Context, key string) (again bool) {
 		return false
 	case !stamped(f, r):
 		return false // The leader gives it a revision, and the watch brings it again.
+	}
+	if w.Leading() && takeBack(ctx, w, key, f, r.Revision) != nil {
+		return true
 	}
 	again = w.adopt(ctx, key, f, r)
 	if w.Leading() && (Revisions{w.Objects}).forgetTried(ctx, f) != nil {

@@ -1,0 +1,65 @@
+package objects
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
+	"github.com/faas-infer/faas-infer/provider/store"
+)
+
+// A rollout ends when its spec goes. A new leader knows only from the object what was rolled out.
+func TestSpecIsTakenBack(t *testing.T) {
+	rolls, runs := reasonRollingOut, "Deployed"
+	for name, c := range map[string]struct {
+		came       outcome
+		told       string
+		toldOf, of int64
+		want       bool
+	}{
+		"deployed":                           {outcome{1, runs, ""}, runs, 1, 1, false},
+		"rolled out":                         {outcome{2, rolls, ""}, rolls, 2, 2, false},
+		"taken back at once":                 {outcome{2, rolls, ""}, runs, 1, 3, true},
+		"taken back":                         {outcome{2, rolls, ""}, rolls, 2, 3, true},
+		"taken back while nobody led":        {outcome{}, rolls, 2, 3, true},
+		"taken back, of a leader before":     {outcome{1, runs, ""}, rolls, 2, 3, true},
+		"taken back a moment ago":            {outcome{3, runs, ""}, rolls, 2, 3, false},
+		"deployed anew":                      {outcome{1, runs, ""}, runs, 1, 2, false},
+		"rolled back, and something else":    {outcome{2, reasonRolledBack, ""}, rolls, 2, 3, false},
+		"rolled out since the leader before": {outcome{2, rolls, ""}, runs, 1, 2, false},
+	} {
+		f := object(func(f *v1alpha1.Function) {
+			f.Generation = c.of
+			f.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAccepted, Reason: c.told, ObservedGeneration: c.toldOf}}
+		})
+		if got := rolledOutEarlier(c.came, f); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	if rolledOutEarlier(outcome{}, object(nil)) {
+		t.Error("of a new object")
+	}
+}
+
+// The end of a rollout that was read long ago does not replace a later one.
+func TestLaterEndStays(t *testing.T) {
+	end := func(revision uint64, second int, hash string) *store.RolloutEnd {
+		return &store.RolloutEnd{Revision: revision, At: noon.Add(time.Duration(second) * time.Second), Hash: hash}
+	}
+	for name, c := range map[string]struct {
+		told, written *store.RolloutEnd
+		want          bool
+	}{
+		"the same":                      {end(5, 0, "a"), end(5, 0, "a"), true},
+		"a later one by a slower clock": {end(5, 9, "a"), end(6, 0, "b"), false},
+		"one that was read before":      {end(6, 0, "b"), end(5, 0, "a"), true},
+		"forgotten meanwhile":           {end(5, 0, ""), end(5, 0, "a"), true},
+		"promoted after all":            {end(5, 0, "a"), end(5, 1, "a"), false},
+	} {
+		if got := supersedes(c.told, c.written); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
