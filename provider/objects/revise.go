@@ -64,8 +64,40 @@ func (w *watcher) revise(ctx context.Context, key string, f *v1alpha1.Function, 
 			kind = decisions.Update
 		}
 		w.Decisions.Add(w.now(), provider.FullName(f.Name, f.Namespace), kind, decisions.Fields{Image: d.Image, Revision: revision, Previous: r.Revision})
+		noteRevision(key, w, f, store.Revision{Revision: revision, At: w.now().UTC(), Deployment: d, How: "deployed"})
 	}
 	return again
+}
+
+// noteRevision notes a revision of kubectl's, and the one before, for [remember].
+func noteRevision(key string, w *watcher, f *v1alpha1.Function, now store.Revision) {
+	all := []store.Revision{now}
+	if was, ok := w.accepted(f); ok {
+		all = []store.Revision{{Revision: was.Revision, At: was.UpdatedAt, Deployment: was.Deployment, How: now.How}, now}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.unkept[key] = all
+}
+
+// remember adds an adopted revision to those that can be deployed again if it is kubectl's. Whoever deploys others
+// remembers them.
+func remember(ctx context.Context, w *watcher, key string, f *v1alpha1.Function, revision uint64) {
+	w.mu.Lock()
+	all := w.unkept[key]
+	mine := len(all) > 0 && all[len(all)-1].Revision == revision
+	if mine {
+		delete(w.unkept, key)
+	}
+	w.mu.Unlock()
+	if !mine {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := (Revisions{w.Objects}).addRevisions(ctx, f, all); err != nil {
+		w.log.Error().Str("function", f.Name+"."+f.Namespace).Err(err).Msg("the history of a function's revisions was not stored")
+	}
 }
 
 // rollsOut notes that a spec is rolled out gradually, or why it is not. The deployment accepted last goes on serving.

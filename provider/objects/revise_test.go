@@ -5,6 +5,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
 	"github.com/faas-infer/faas-infer/provider/store"
@@ -61,5 +62,31 @@ func TestLaterEndStays(t *testing.T) {
 		if got := supersedes(c.told, c.written); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
+	}
+}
+
+// What kubectl deploys at once can be deployed again as well: an undo goes back by one revision.
+func TestRevisionsOfKubectlAreKept(t *testing.T) {
+	s := &Objects{now: func() time.Time { return noon.Time }, client: fake.NewSimpleClientset()}
+	w := &watcher{Objects: s, unkept: map[string][]store.Revision{}}
+	f := object(func(f *v1alpha1.Function) {
+		f.UID = "1"
+		f.Status.Deployed = &v1alpha1.Deployed{Revision: 1, Spec: v1alpha1.DeployedSpec{FunctionSpec: f.Spec}}
+	})
+	for n := uint64(2); n <= 14; n++ {
+		noteRevision("key", w, f, store.Revision{Revision: n, Deployment: f.Spec.Deployment(f.Name, f.Namespace), How: "deployed"})
+		for _, adopted := range []uint64{n - 1, n, n} { // It is kept once it runs.
+			remember(t.Context(), w, "key", f, adopted)
+			kept, err := Revisions{s}.revisionsOf(t.Context(), f)
+			if err != nil || adopted == n && (len(kept) != int(min(n, keptRevisions)) || kept[len(kept)-1].Revision != int64(n)) {
+				t.Fatalf("after revision %d: %d are kept, %v", n, len(kept), err)
+			}
+			if adopted < n && len(kept) > 0 && kept[len(kept)-1].Revision == int64(n) {
+				t.Errorf("revision %d is kept before it runs", n)
+			}
+		}
+	}
+	if len(w.unkept) > 0 {
+		t.Errorf("%v is not kept", w.unkept)
 	}
 }

@@ -90,6 +90,8 @@ type watcher struct {
 	// latest has the deployment that this replica has adopted last of each function, by
 	// key.
 	latest map[string]latest
+	// unkept has the revision of each object that kubectl changed last, and the one before, until it is adopted, by key.
+	unkept map[string][]store.Revision
 
 	// scales has what this replica publishes of each function while it leads, by key. Only
 	// report uses it. noScale is the time until which nothing is published, nil for none: the
@@ -107,7 +109,7 @@ type latest struct {
 // Watch carries changes of functions to a server until ctx ends. It begins with all
 // functions, even those that the server has restored.
 func (s *Objects) Watch(ctx context.Context, o Watching) error {
-	w := &watcher{Objects: s, Watching: o, outcomes: map[string]outcome{}, latest: map[string]latest{}, scales: map[string]*published{},
+	w := &watcher{Objects: s, Watching: o, outcomes: map[string]outcome{}, latest: map[string]latest{}, unkept: map[string][]store.Revision{}, scales: map[string]*published{},
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstTry, lastTry))}
 	if w.Leading == nil {
 		w.Leading = func() bool { return true }
@@ -239,6 +241,7 @@ func (w *watcher) adopt(ctx context.Context, key string, f *v1alpha1.Function, r
 		w.latest[key] = latest{f.UID, w.deployed(f, r)}
 		w.mu.Unlock()
 		w.setOutcome(key, outcome{Generation: f.Generation, Reason: "Deployed"})
+		remember(ctx, w, key, f, r.Revision)
 		return false
 	}
 	if ctx.Err() != nil {
@@ -290,6 +293,7 @@ func (w *watcher) forget(ctx context.Context, namespace, name string) (again boo
 		w.mu.Lock()
 		delete(w.outcomes, namespace+"/"+name)
 		delete(w.latest, namespace+"/"+name)
+		delete(w.unkept, namespace+"/"+name)
 		w.mu.Unlock()
 	}
 	err := w.Target.Forget(ctx, namespace, name)
