@@ -47,13 +47,15 @@ func installedCanaries(t *testing.T, f *fixture) canaries {
 		t.Fatal(err)
 	}
 	login := []string{os.Getenv(faasCLIVariable), "login", "--gateway", c.url, "--username", "admin", "--password", "secret"}
-	if _, err := run(login...); err != nil {
-		t.Fatal(err)
-	}
+	await(t, "faas-cli to log in", func() error { // The node's port is opened a little later.
+		_, err := run(login...)
+		return err
+	})
 	return c
 }
 
-// applied is the function as kubectl applies it, with an image and further annotations.
+// applied is the function as kubectl applies it, with an image and further annotations. They differ from those of
+// faas-cli: kubectl would share the ownership of equal ones.
 const applied = `apiVersion: faas-infer.dev/v1alpha1
 kind: Function
 metadata: {name: digits, namespace: openfaas-fn}
@@ -63,7 +65,7 @@ spec:
   annotations:
     com.openfaas.slo.latency: 5s
     com.openfaas.infer.canary: "30,60"
-    com.openfaas.infer.canary-margin: "10"
+    com.openfaas.infer.canary-margin: "12"
     com.openfaas.infer.canary-timeout: 1m%s
 `
 
@@ -121,15 +123,25 @@ func killing(ctx context.Context, function string) {
 	}
 }
 
-// podProcesses finds the processes of a model's pods on the node.
+// podProcesses finds the processes of a model's pods on the node. A pod's name, which its programs have as HOSTNAME, is
+// the function's and a part without a hyphen.
 func podProcesses(function string) (pids []int) {
-	all, _ := filepath.Glob("/proc/[0-9]*/cmdline") // The pattern is right.
+	all, _ := filepath.Glob("/proc/[0-9]*/environ") // The pattern is right.
 	for _, file := range all {
-		text, err := os.ReadFile(file)
-		if err == nil && bytes.Contains(text, []byte("\x00instance\x00--")) && bytes.Contains(text, []byte("\x00--name\x00"+function+"\x00")) {
-			if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil {
-				pids = append(pids, pid)
-			}
+		text, err := os.ReadFile(file) // The process may have ended.
+		if err != nil {
+			continue
+		}
+		_, rest, _ := bytes.Cut(append([]byte{0}, text...), []byte("\x00HOSTNAME="+function+"-"))
+		if part, _, _ := bytes.Cut(rest, []byte{0}); len(part) == 0 || bytes.ContainsRune(part, '-') {
+			continue
+		}
+		line, err := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline"))
+		if err != nil || !bytes.Contains(line, []byte("\x00instance\x00")) {
+			continue
+		}
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil {
+			pids = append(pids, pid)
 		}
 	}
 	return pids
