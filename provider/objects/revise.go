@@ -104,9 +104,13 @@ func remember(ctx context.Context, w *watcher, key string, f *v1alpha1.Function,
 // The spec gets its revision when it takes over.
 func (w *watcher) rollsOut(ctx context.Context, key string, f *v1alpha1.Function, r store.Function, err error) (again bool) {
 	o := outcome{Generation: f.Generation, Reason: reasonRollingOut}
-	switch tried := new(provider.RolledBack); {
+	tried, still := new(provider.RolledBack), new(provider.DownloadingError)
+	switch {
 	case errors.Is(err, provider.ErrArriving):
 		return true
+	case errors.As(err, &still):
+		o.Reason, o.Why = "Downloading", err.Error()
+		w.queue.AddAfter(key, downloadLook)
 	case errors.As(err, &tried):
 		if takeBack(ctx, w, key, f, r.Revision) != nil {
 			return true
@@ -116,6 +120,14 @@ func (w *watcher) rollsOut(ctx context.Context, key string, f *v1alpha1.Function
 		o.Reason, o.Why, again = "Refused", err.Error(), true // It may be accepted later.
 	}
 	w.setOutcome(key, o)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch o.Reason {
+	case reasonRollingOut:
+		w.rolling[key] = true
+	case reasonRolledBack:
+		delete(w.rolling, key)
+	}
 	return again
 }
 
@@ -123,22 +135,22 @@ func (w *watcher) rollsOut(ctx context.Context, key string, f *v1alpha1.Function
 // that faas-cli began goes on: the object never had its spec.
 func takeBack(ctx context.Context, w *watcher, key string, f *v1alpha1.Function, present uint64) error {
 	w.mu.Lock()
-	came := w.outcomes[key]
+	came, rolling := w.outcomes[key], w.rolling[key]
 	w.mu.Unlock()
-	if w.TakeBack == nil || !rolledOutEarlier(came, f) {
+	if w.TakeBack == nil || !rolledOutEarlier(came, rolling, f) {
 		return nil
 	}
 	return w.TakeBack(ctx, f.Namespace, f.Name, present)
 }
 
 // rolledOutEarlier reports whether the rollout of an earlier spec of f began last: as this replica knows, or as the leader
-// before it has written.
-func rolledOutEarlier(came outcome, f *v1alpha1.Function) bool {
+// before it has written. Specs since may have been refused.
+func rolledOutEarlier(came outcome, rolling bool, f *v1alpha1.Function) bool {
 	c := meta.FindStatusCondition(f.Status.Conditions, v1alpha1.ConditionAccepted)
 	if c != nil && c.ObservedGeneration > came.Generation {
-		came = outcome{Generation: c.ObservedGeneration, Reason: c.Reason}
+		came.Generation, rolling = c.ObservedGeneration, c.Reason == reasonRollingOut
 	}
-	return came.Reason == reasonRollingOut && came.Generation < f.Generation
+	return rolling && came.Generation < f.Generation
 }
 
 // stamp writes a function's annotations. If another client has changed the function

@@ -16,30 +16,32 @@ func TestSpecIsTakenBack(t *testing.T) {
 	rolls, runs := reasonRollingOut, "Deployed"
 	for name, c := range map[string]struct {
 		came       outcome
+		rolling    bool
 		told       string
 		toldOf, of int64
 		want       bool
 	}{
-		"deployed":                           {outcome{1, runs, ""}, runs, 1, 1, false},
-		"rolled out":                         {outcome{2, rolls, ""}, rolls, 2, 2, false},
-		"taken back at once":                 {outcome{2, rolls, ""}, runs, 1, 3, true},
-		"taken back":                         {outcome{2, rolls, ""}, rolls, 2, 3, true},
-		"taken back while nobody led":        {outcome{}, rolls, 2, 3, true},
-		"taken back, of a leader before":     {outcome{1, runs, ""}, rolls, 2, 3, true},
-		"taken back a moment ago":            {outcome{3, runs, ""}, rolls, 2, 3, false},
-		"deployed anew":                      {outcome{1, runs, ""}, runs, 1, 2, false},
-		"rolled back, and something else":    {outcome{2, reasonRolledBack, ""}, rolls, 2, 3, false},
-		"rolled out since the leader before": {outcome{2, rolls, ""}, runs, 1, 2, false},
+		"deployed":                           {outcome{1, runs, ""}, false, runs, 1, 1, false},
+		"rolled out":                         {outcome{2, rolls, ""}, true, rolls, 2, 2, false},
+		"taken back at once":                 {outcome{2, rolls, ""}, true, runs, 1, 3, true},
+		"taken back":                         {outcome{2, rolls, ""}, true, rolls, 2, 3, true},
+		"taken back after a refused one":     {outcome{3, "Refused", "no"}, true, "Refused", 3, 4, true},
+		"taken back while nobody led":        {outcome{}, false, rolls, 2, 3, true},
+		"taken back, of a leader before":     {outcome{1, runs, ""}, false, rolls, 2, 3, true},
+		"taken back a moment ago":            {outcome{3, runs, ""}, false, rolls, 2, 3, false},
+		"deployed anew":                      {outcome{1, runs, ""}, false, runs, 1, 2, false},
+		"rolled back, and something else":    {outcome{2, reasonRolledBack, ""}, false, rolls, 2, 3, false},
+		"rolled out since the leader before": {outcome{2, rolls, ""}, true, runs, 1, 2, false},
 	} {
 		f := object(func(f *v1alpha1.Function) {
 			f.Generation = c.of
 			f.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAccepted, Reason: c.told, ObservedGeneration: c.toldOf}}
 		})
-		if got := rolledOutEarlier(c.came, f); got != c.want {
+		if got := rolledOutEarlier(c.came, c.rolling, f); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
-	if rolledOutEarlier(outcome{}, object(nil)) {
+	if rolledOutEarlier(outcome{}, false, object(nil)) {
 		t.Error("of a new object")
 	}
 }

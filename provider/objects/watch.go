@@ -90,6 +90,8 @@ type watcher struct {
 	// latest has the deployment that this replica has adopted last of each function, by
 	// key.
 	latest map[string]latest
+	// rolling has the keys of the objects whose spec, present or earlier, is rolled out gradually.
+	rolling map[string]bool
 	// unkept has the revision of each object that kubectl changed last, and the one before, until it is adopted, by key.
 	unkept map[string][]store.Revision
 
@@ -109,7 +111,7 @@ type latest struct {
 // Watch carries changes of functions to a server until ctx ends. It begins with all
 // functions, even those that the server has restored.
 func (s *Objects) Watch(ctx context.Context, o Watching) error {
-	w := &watcher{Objects: s, Watching: o, outcomes: map[string]outcome{}, latest: map[string]latest{}, unkept: map[string][]store.Revision{}, scales: map[string]*published{},
+	w := &watcher{Objects: s, Watching: o, outcomes: map[string]outcome{}, latest: map[string]latest{}, rolling: map[string]bool{}, unkept: map[string][]store.Revision{}, scales: map[string]*published{},
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstTry, lastTry))}
 	if w.Leading == nil {
 		w.Leading = func() bool { return true }
@@ -239,6 +241,7 @@ func (w *watcher) adopt(ctx context.Context, key string, f *v1alpha1.Function, r
 	if err == nil {
 		w.mu.Lock()
 		w.latest[key] = latest{f.UID, w.deployed(f, r)}
+		delete(w.rolling, key)
 		w.mu.Unlock()
 		w.setOutcome(key, outcome{Generation: f.Generation, Reason: "Deployed"})
 		remember(ctx, w, key, f, r.Revision)
@@ -294,6 +297,7 @@ func (w *watcher) forget(ctx context.Context, namespace, name string) (again boo
 		delete(w.outcomes, namespace+"/"+name)
 		delete(w.latest, namespace+"/"+name)
 		delete(w.unkept, namespace+"/"+name)
+		delete(w.rolling, namespace+"/"+name)
 		w.mu.Unlock()
 	}
 	err := w.Target.Forget(ctx, namespace, name)
