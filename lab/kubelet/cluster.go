@@ -101,7 +101,26 @@ func (c *Cluster) Address(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return net.JoinHostPort(c.Addresses.Node, strings.TrimSpace(port)), nil
+	address := net.JoinHostPort(c.Addresses.Node, strings.TrimSpace(port))
+	return address, opened(ctx, address)
+}
+
+// opened waits until a node's port leads to a pod, which is a little later than its Service exists.
+func opened(ctx context.Context, address string) error {
+	for end := time.Now().Add(time.Minute); ; {
+		connection, err := net.DialTimeout("tcp", address, time.Second)
+		if err == nil {
+			return connection.Close()
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("nothing answers at the service's port: %w", err)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
 }
 
 // Apply runs kubectl apply.
