@@ -68,7 +68,9 @@ func (s *rollouts) unseen(h http.Header, before *deployed, d types.FunctionDeplo
 }
 
 // deployCandidate deploys a later revision of a function beside the one before. The caller holds the function's lock.
-func (s *rollouts) deployCandidate(ctx context.Context, before *deployed, d types.FunctionDeployment, in annotation.Inference) error {
+// stored: the store asks for it, so it asks for an earlier candidate no more, which may come again. Otherwise the
+// store's goes and must not come back on its own.
+func (s *rollouts) deployCandidate(ctx context.Context, before *deployed, d types.FunctionDeployment, in annotation.Inference, stored bool) error {
 	if in.IsInference != before.Inference.IsInference {
 		return &annotation.Error{Key: annotation.InferCanary, Value: "set", Why: "a model cannot take over from a program gradually, nor a program from a model; leave it out"}
 	}
@@ -96,7 +98,11 @@ func (s *rollouts) deployCandidate(ctx context.Context, before *deployed, d type
 		return err
 	}
 	if earlier != nil {
-		s.revisions.noteEnd(before.address(), earlier.Function, false, fmt.Sprintf("revision %d replaced it", f.Revision))
+		hash := ""
+		if !stored {
+			hash = store.Hash(runs(earlier.Deployment))
+		}
+		s.revisions.noteEndOf(before.address(), earlier.Function, false, hash, fmt.Sprintf("revision %d replaced it", f.Revision))
 	}
 	s.decided(before.address(), f.Revision, "began to roll out image %s as revision %d: %s", d.Image, f.Revision, describeSteps(in.Canary))
 	return nil

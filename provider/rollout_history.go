@@ -66,9 +66,13 @@ func (s *revisions) remember(before, f *Function, how string) {
 	})
 }
 
-// noteEnd remembers how a rollout ended.
+// noteEnd remembers how a rollout ended. What was rolled back is not tried again.
 func (s *revisions) noteEnd(of address, f *Function, promoted bool, why string) {
-	hash := store.Hash(runs(f.Deployment))
+	s.noteEndOf(of, f, promoted, store.Hash(runs(f.Deployment)), why)
+}
+
+// noteEndOf is noteEnd. With the hash "" the same may be tried again.
+func (s *revisions) noteEndOf(of address, f *Function, promoted bool, hash, why string) {
 	s.change(of.namespace, of.name, func(h *store.Rollouts) {
 		if l := h.Last; l != nil && l.Revision == f.Revision && l.Why == why { // A removal is tried again.
 			return

@@ -33,12 +33,8 @@ func (r Rollouts) Begin(ctx context.Context, d types.FunctionDeployment) (gradua
 		return false, nil // An error is reported where it is applied.
 	}
 	a := address{name: d.Service, namespace: d.Namespace}
-	for _, restored := range []address{a, a.candidate()} {
-		if s.restored.isMissing(restored.full()) {
-			if err := s.arriving.wait(ctx, restored.full(), changePatience); err != nil {
-				return true, err
-			}
-		}
+	if err := r.awaitRestored(ctx, a); err != nil {
+		return true, err
 	}
 	defer s.namespaceLocks.Share(a.namespace)()
 	defer s.functionLocks.Lock(a.full())()
@@ -55,5 +51,31 @@ func (r Rollouts) Begin(ctx context.Context, d types.FunctionDeployment) (gradua
 	if last := s.rollouts.revisions.last(a); last != nil && !last.Promoted && last.Hash == store.Hash(runs(d)) {
 		return true, &RolledBack{*last}
 	}
-	return true, s.rollouts.deployCandidate(ctx, before, d, in)
+	return true, s.rollouts.deployCandidate(ctx, before, d, in, true)
+}
+
+// TakeBack ends the gradual rollout of a deployment that [Rollouts.Begin] began, if it goes on: the store asks for another one.
+// A rollout of a revision up to present has ended already. The error wraps [ErrArriving] if the function is still being
+// restored.
+func (r Rollouts) TakeBack(ctx context.Context, namespace, name string, present uint64) error {
+	a := address{name: name, namespace: namespace}
+	if err := r.awaitRestored(ctx, a); err != nil {
+		return err
+	}
+	if x := r.Server.rollouts.ofFunction(a.full()); x != nil && x.revision > present {
+		r.Server.rollouts.endRollout(ctx, a, "the function's object does not ask for it any more")
+	}
+	return nil
+}
+
+// awaitRestored waits for a function and its candidate that a restart of the provider is still restoring.
+func (r Rollouts) awaitRestored(ctx context.Context, a address) error {
+	for _, restored := range []address{a, a.candidate()} {
+		if r.Server.restored.isMissing(restored.full()) {
+			if err := r.Server.arriving.wait(ctx, restored.full(), changePatience); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }

@@ -57,12 +57,33 @@ type RolloutCounts struct {
 // replicaTallies are the latest counts of the other replicas by their processes. Those of a replica that is gone stay.
 type replicaTallies map[string]RolloutTally
 
+// note takes in the counts of a replica. They fall only if it has begun to count anew: those before stay then, because
+// decisions subtract earlier sums.
+func (all replicaTallies) note(replica string, t RolloutTally) {
+	const before = "before " // No process has it in its name.
+	if was := all[replica]; !t.covers(was) {
+		all[before+replica] = all[before+replica].plus(was)
+	}
+	all[replica] = t
+}
+
+// covers reports whether no count is below that of an earlier tally.
+func (t RolloutTally) covers(o RolloutTally) bool {
+	side := func(a, b rollout.Side) bool {
+		return a.Answered >= b.Answered && a.Missed >= b.Missed && a.Failed >= b.Failed
+	}
+	return side(t.Present, o.Present) && side(t.Candidate, o.Candidate) && t.Served >= o.Served &&
+		t.Compared >= o.Compared && t.Different >= o.Different
+}
+
 // followed is what a replica that does not lead knows of a rollout from the leader. following: it did not lead when it
 // looked last. last has the zero revision before the first word, which came at heard.
 type followed struct {
 	following bool
 	last      RolloutStand
 	heard     time.Time
+	// resumed: it leads since its last look, and has not asked the others for their counts yet.
+	resumed bool
 }
 
 // plus returns the counts of two replicas together.
@@ -120,7 +141,7 @@ func (o otherReplicas) exchange(ctx context.Context, all []*running) {
 		if r.others == nil {
 			r.others = replicaTallies{}
 		}
-		r.others[c.Replica] = c.Tally
+		r.others.note(c.Replica, c.Tally)
 		r.mu.Unlock()
 	}
 }
@@ -156,11 +177,17 @@ func (r *running) follow(ready bool, now time.Time) {
 
 // lead makes this replica decide, from where the leader before it was. The lock is held.
 func (r *running) lead(seen rollout.Seen, now time.Time) {
-	if !r.stand.following {
+	told := r.stand.last
+	switch {
+	case r.stand.following:
+		r.stand.following, r.stand.resumed = false, true
+	case r.stand.resumed: // The others have told what they counted until now. That is no evidence of this step.
+		r.stand.resumed = false
+		told = RolloutStand{Revision: r.revision, Phase: r.state.Phase, Step: r.state.Step, Began: r.state.Began}
+	default:
 		return
 	}
-	r.stand.following = false
-	if told := r.stand.last; told.Revision == r.revision {
+	if told.Revision == r.revision {
 		r.state = rollout.Resume(told.Phase, told.Step, told.Began, r.plan, seen, now)
 	}
 }

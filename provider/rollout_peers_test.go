@@ -150,3 +150,76 @@ func TestRollsOutWhatKubectlApplies(t *testing.T) {
 		t.Errorf("after a change: %v, %v", gradual, err)
 	}
 }
+
+// TestNextLeaderTakesOldCountsForNothing: what another replica counted before this one led is no evidence of the step
+// at which it goes on.
+func TestNextLeaderTakesOldCountsForNothing(t *testing.T) {
+	all, x, peers := twoReplicas(t, saying("new"))
+	stand := RolloutStand{Function: "f.openfaas-fn", Revision: x[1].revision, Phase: rollout.Sharing, Ready: true}
+	Rollouts{all[1].Server}.Follow([]RolloutStand{stand})
+	now := time.Now()
+	all[1].pass(x[1], now)
+	for range 5000 { // The leader until now has counted all of the step before.
+		x[0].split.next.count(http.StatusOK, false)
+		x[0].split.present.count(http.StatusOK, false)
+	}
+	peers[0].leads, peers[1].leads = false, true
+	for i := range 5 {
+		all[1].pass(x[1], now.Add(time.Duration(i)*time.Second))
+	}
+	if s := all[1].rolloutStatus(t); s.Rollout == nil || s.Rollout.Candidate.Answered < 5000 {
+		t.Errorf("it decided with counts from before: %+v, %+v", s.Rollout, s.Last)
+	}
+}
+
+// TestCountsNeverFall: a replica that begins to count anew takes nothing away from the sum.
+func TestCountsNeverFall(t *testing.T) {
+	counted := func(answered, missed uint64) RolloutTally {
+		return RolloutTally{Candidate: rollout.Side{Answered: answered, Missed: missed}}
+	}
+	x := running{split: &split{}, others: replicaTallies{}}
+	var before RolloutTally
+	for _, c := range []RolloutTally{counted(5, 1), counted(9, 1), counted(0, 0), counted(3, 2), counted(4, 0), counted(1, 0)} {
+		x.others.note("a", c)
+		now := x.tally()
+		if !now.covers(before) {
+			t.Errorf("%+v after %+v", now, before)
+		}
+		before = now
+	}
+	if want := counted(9+3+4+1, 1+2); before != want {
+		t.Errorf("%+v, not %+v", before, want)
+	}
+}
+
+// TestKubectlChangesItsMind: an object may go back to an earlier deployment while another one is rolled out.
+func TestKubectlChangesItsMind(t *testing.T) {
+	r := newSides(t, saying("new"))
+	r.Server.controller.(sides).answers["newer"] = saying("newer")
+	begin := func(image string) {
+		t.Helper()
+		settings := map[string]string{"com.openfaas.slo.latency": "50ms", "com.openfaas.infer.canary": "50"}
+		d := types.FunctionDeployment{Service: "f", Namespace: DefaultNamespace, Image: image, Annotations: &settings}
+		if gradual, err := (Rollouts{r.Server}).Begin(t.Context(), d); !gradual || err != nil {
+			t.Fatalf("%s: %v, %v", image, gradual, err)
+		}
+		if x := r.rollouts.ofFunction("f.openfaas-fn"); x == nil || x.split.candidate.Load().Deployment.Image != image {
+			t.Fatalf("%s is not rolled out", image)
+		}
+	}
+	for _, image := range []string{"new", "newer", "new"} { // None of them has failed.
+		begin(image)
+	}
+	x := r.rollouts.ofFunction("f.openfaas-fn")
+	for _, present := range []uint64{x.revision, x.revision - 1} { // It has taken over, it has not.
+		if err := (Rollouts{r.Server}).TakeBack(t.Context(), DefaultNamespace, "f", present); err != nil {
+			t.Fatal(err)
+		}
+		if goesOn := r.rollouts.ofFunction("f.openfaas-fn") == x; goesOn != (present == x.revision) {
+			t.Errorf("with revision %d it goes on: %v", present, goesOn)
+		}
+	}
+	if s := r.rolloutStatus(t); s.Image != "old" || s.Last == nil || s.Last.Promoted {
+		t.Errorf("%+v, %+v", s, s.Last)
+	}
+}

@@ -120,7 +120,7 @@ func (c change) apply(ctx context.Context, s *Server) error {
 		if err := s.rollouts.unseen(c.header, before, d); err != nil {
 			return err
 		}
-		if err := s.rollouts.deployCandidate(ctx, before, d, c.settings); err != nil {
+		if err := s.rollouts.deployCandidate(ctx, before, d, c.settings, false); err != nil {
 			return s.events.rejected(ctx, s.now(), a, d, err)
 		}
 		s.fetching.settle(a, c.awaited)

@@ -298,7 +298,7 @@ func (p *platform) serve(ctx context.Context, s *provider.Server, c command.Cont
 	p.watching.Go(func() {
 		err := p.objects.Watch(ctx, objects.Watching{Target: s, Leading: p.election.Leading, Status: c.Status, Resolved: p.images.resolved, Recount: p.backend.Recount, Defaults: p.images.brought, Decisions: p.base.Decisions,
 			Rollout: func(name string) provider.RolloutSummary { return provider.RolloutOf(s, name) },
-			RollOut: provider.Rollouts{Server: s}.Begin,
+			RollOut: provider.Rollouts{Server: s}.Begin, TakeBack: provider.Rollouts{Server: s}.TakeBack,
 			Problem: func(name string) string {
 				d, _ := c.Describe(name)
 				return d.Problem

@@ -15,6 +15,9 @@ import (
 // reasonRolledBack is the reason of the conditions Degraded and Accepted after a gradual rollout that was rolled back.
 const reasonRolledBack = "RolledBack"
 
+// reasonRollingOut is the reason of the conditions Progressing and Accepted during a gradual rollout.
+const reasonRollingOut = "RollingOut"
+
 // outcome is the result of one generation of a spec: the reason of the condition Accepted,
 // and in Why the problem, "" for none.
 type outcome struct {
@@ -56,7 +59,7 @@ func progressing(rolled provider.RolloutSummary) metav1.Condition {
 	if rolled.Progress == "" {
 		return metav1.Condition{Type: v1alpha1.ConditionProgressing, Status: metav1.ConditionFalse, Reason: "NoRollout"}
 	}
-	return metav1.Condition{Type: v1alpha1.ConditionProgressing, Status: metav1.ConditionTrue, Reason: "RollingOut", Message: oneLine(rolled.Progress)}
+	return metav1.Condition{Type: v1alpha1.ConditionProgressing, Status: metav1.ConditionTrue, Reason: reasonRollingOut, Message: oneLine(rolled.Progress)}
 }
 
 // degraded returns the condition Degraded without generation and time.

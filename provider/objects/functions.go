@@ -66,10 +66,13 @@ func (s *Objects) PutFunction(f store.Function) error {
 		}
 		var written *v1alpha1.Function
 		var err error
-		if known {
+		switch {
+		case known:
 			f.Replicas = s.replicasAfter(before, f)
 			written, err = s.put(ctx, before, f)
-		} else {
+		case f.Promoted:
+			return web.Refuse(http.StatusConflict, "another client removed function %s meanwhile", name)
+		default:
 			written, err = s.create(ctx, f)
 		}
 		if err == nil {

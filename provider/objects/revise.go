@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -49,7 +50,7 @@ func (w *watcher) revise(ctx context.Context, key string, f *v1alpha1.Function, 
 	if w.RollOut != nil {
 		gradual, err := w.RollOut(ctx, d)
 		if gradual {
-			return w.rollsOut(key, f, err)
+			return w.rollsOut(ctx, key, f, r, err)
 		}
 	}
 	revision, err := w.NextRevision()
@@ -63,24 +64,93 @@ func (w *watcher) revise(ctx context.Context, key string, f *v1alpha1.Function, 
 			kind = decisions.Update
 		}
 		w.Decisions.Add(w.now(), provider.FullName(f.Name, f.Namespace), kind, decisions.Fields{Image: d.Image, Revision: revision, Previous: r.Revision})
+		noteRevision(key, w, f, store.Revision{Revision: revision, At: w.now().UTC(), Deployment: d, How: "deployed"})
 	}
 	return again
 }
 
+// noteRevision notes a revision of kubectl's, and the one before, for [remember].
+func noteRevision(key string, w *watcher, f *v1alpha1.Function, now store.Revision) {
+	all := []store.Revision{now}
+	if was, ok := w.accepted(f); ok {
+		all = []store.Revision{{Revision: was.Revision, At: was.UpdatedAt, Deployment: was.Deployment, How: now.How}, now}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.unkept[key] = all
+}
+
+// remember adds an adopted revision to those that can be deployed again if it is kubectl's. Whoever deploys others
+// remembers them.
+func remember(ctx context.Context, w *watcher, key string, f *v1alpha1.Function, revision uint64) {
+	w.mu.Lock()
+	all := w.unkept[key]
+	mine := len(all) > 0 && all[len(all)-1].Revision == revision
+	if mine {
+		delete(w.unkept, key)
+	}
+	w.mu.Unlock()
+	if !mine {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := (Revisions{w.Objects}).addRevisions(ctx, f, all); err != nil {
+		w.log.Error().Str("function", f.Name+"."+f.Namespace).Err(err).Msg("the history of a function's revisions was not stored")
+	}
+}
+
 // rollsOut notes that a spec is rolled out gradually, or why it is not. The deployment accepted last goes on serving.
 // The spec gets its revision when it takes over.
-func (w *watcher) rollsOut(key string, f *v1alpha1.Function, err error) (again bool) {
-	o := outcome{Generation: f.Generation, Reason: "RollingOut"}
-	switch tried := new(provider.RolledBack); {
+func (w *watcher) rollsOut(ctx context.Context, key string, f *v1alpha1.Function, r store.Function, err error) (again bool) {
+	o := outcome{Generation: f.Generation, Reason: reasonRollingOut}
+	tried, still := new(provider.RolledBack), new(provider.DownloadingError)
+	switch {
 	case errors.Is(err, provider.ErrArriving):
 		return true
+	case errors.As(err, &still):
+		o.Reason, o.Why = "Downloading", err.Error()
+		w.queue.AddAfter(key, downloadLook)
 	case errors.As(err, &tried):
+		if takeBack(ctx, w, key, f, r.Revision) != nil {
+			return true
+		}
 		o.Reason, o.Why = reasonRolledBack, err.Error()
 	case err != nil:
 		o.Reason, o.Why, again = "Refused", err.Error(), true // It may be accepted later.
 	}
 	w.setOutcome(key, o)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch o.Reason {
+	case reasonRollingOut:
+		w.rolling[key] = true
+	case reasonRolledBack:
+		delete(w.rolling, key)
+	}
 	return again
+}
+
+// takeBack ends the rollout of an earlier spec of an object that has another one by now, which is not rolled out. A rollout
+// that faas-cli began goes on: the object never had its spec.
+func takeBack(ctx context.Context, w *watcher, key string, f *v1alpha1.Function, present uint64) error {
+	w.mu.Lock()
+	came, rolling := w.outcomes[key], w.rolling[key]
+	w.mu.Unlock()
+	if w.TakeBack == nil || !rolledOutEarlier(came, rolling, f) {
+		return nil
+	}
+	return w.TakeBack(ctx, f.Namespace, f.Name, present)
+}
+
+// rolledOutEarlier reports whether the rollout of an earlier spec of f began last: as this replica knows, or as the leader
+// before it has written. Specs since may have been refused.
+func rolledOutEarlier(came outcome, rolling bool, f *v1alpha1.Function) bool {
+	c := meta.FindStatusCondition(f.Status.Conditions, v1alpha1.ConditionAccepted)
+	if c != nil && c.ObservedGeneration > came.Generation {
+		came.Generation, rolling = c.ObservedGeneration, c.Reason == reasonRollingOut
+	}
+	return rolling && came.Generation < f.Generation
 }
 
 // stamp writes a function's annotations. If another client has changed the function

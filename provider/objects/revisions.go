@@ -164,7 +164,7 @@ func (r Revisions) putLast(ctx context.Context, f *v1alpha1.Function, end *store
 		return err
 	}
 	for range maxTries {
-		if was := lastRollout(f); was != nil && !was.At.Before(end.At) && was.Hash == end.Hash {
+		if was := lastRollout(f); was != nil && supersedes(was, end) {
 			return nil
 		}
 		changed, err := r.Objects.merge(ctx, f, v1alpha1.ManagedBy, map[string]any{v1alpha1.RolloutAnnotation: string(text)}, nil)
@@ -185,6 +185,15 @@ func (r Revisions) putLast(ctx context.Context, f *v1alpha1.Function, end *store
 		}
 	}
 	return busy(f.Name)
+}
+
+// supersedes reports whether an object tells of an end that is later than another, which may have been read long ago.
+// Revisions rise; the clocks of two replicas may differ. An end may have lost its hash since.
+func supersedes(told, end *store.RolloutEnd) bool {
+	if told.Revision != end.Revision {
+		return told.Revision > end.Revision
+	}
+	return !told.At.Before(end.At) && (told.Hash == end.Hash || told.Hash == "")
 }
 
 // DeleteRollouts does nothing: what is remembered of a function is deleted with its object.

@@ -47,6 +47,9 @@ type Watching struct {
 	// RollOut begins the gradual rollout of a deployment that kubectl has made, with its image's annotations, as
 	// provider.Rollouts.Begin; nil applies all at once. Only the leader calls it.
 	RollOut func(ctx context.Context, d openfaas.FunctionDeployment) (gradual bool, err error)
+	// TakeBack ends the gradual rollout of a function's later revision than present, which RollOut began: the object asks
+	// for another one. Nil if RollOut is. Only the leader calls it.
+	TakeBack func(ctx context.Context, namespace, name string, present uint64) error
 	// Resolved returns what a revision of a function, by its full name, has found in its
 	// image; nil, and nil results, mean nothing.
 	Resolved func(name string, revision uint64) *v1alpha1.ResolvedImage
@@ -87,6 +90,10 @@ type watcher struct {
 	// latest has the deployment that this replica has adopted last of each function, by
 	// key.
 	latest map[string]latest
+	// rolling has the keys of the objects whose spec, present or earlier, is rolled out gradually.
+	rolling map[string]bool
+	// unkept has the revision of each object that kubectl changed last, and the one before, until it is adopted, by key.
+	unkept map[string][]store.Revision
 
 	// scales has what this replica publishes of each function while it leads, by key. Only
 	// report uses it. noScale is the time until which nothing is published, nil for none: the
@@ -104,7 +111,7 @@ type latest struct {
 // Watch carries changes of functions to a server until ctx ends. It begins with all
 // functions, even those that the server has restored.
 func (s *Objects) Watch(ctx context.Context, o Watching) error {
-	w := &watcher{Objects: s, Watching: o, outcomes: map[string]outcome{}, latest: map[string]latest{}, scales: map[string]*published{},
+	w := &watcher{Objects: s, Watching: o, outcomes: map[string]outcome{}, latest: map[string]latest{}, rolling: map[string]bool{}, unkept: map[string][]store.Revision{}, scales: map[string]*published{},
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstTry, lastTry))}
 	if w.Leading == nil {
 		w.Leading = func() bool { return true }
@@ -215,6 +222,9 @@ func (w *watcher) sync(ctx context.Context, key string) (again bool) {
 	case !stamped(f, r):
 		return false // The leader gives it a revision, and the watch brings it again.
 	}
+	if w.Leading() && takeBack(ctx, w, key, f, r.Revision) != nil {
+		return true
+	}
 	again = w.adopt(ctx, key, f, r)
 	if w.Leading() && (Revisions{w.Objects}).forgetTried(ctx, f) != nil {
 		again = true // The object has changed meanwhile, or the API server is away.
@@ -231,8 +241,10 @@ func (w *watcher) adopt(ctx context.Context, key string, f *v1alpha1.Function, r
 	if err == nil {
 		w.mu.Lock()
 		w.latest[key] = latest{f.UID, w.deployed(f, r)}
+		delete(w.rolling, key)
 		w.mu.Unlock()
 		w.setOutcome(key, outcome{Generation: f.Generation, Reason: "Deployed"})
+		remember(ctx, w, key, f, r.Revision)
 		return false
 	}
 	if ctx.Err() != nil {
@@ -284,6 +296,8 @@ func (w *watcher) forget(ctx context.Context, namespace, name string) (again boo
 		w.mu.Lock()
 		delete(w.outcomes, namespace+"/"+name)
 		delete(w.latest, namespace+"/"+name)
+		delete(w.unkept, namespace+"/"+name)
+		delete(w.rolling, namespace+"/"+name)
 		w.mu.Unlock()
 	}
 	err := w.Target.Forget(ctx, namespace, name)
