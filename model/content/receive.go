@@ -54,7 +54,8 @@ type State struct {
 // Need is what a receiver needs next.
 type Need string
 
-// NeedsNothing: the content is here. NeedsOther: another process on the machine receives it.
+// NeedsNothing: the content is here. NeedsOther: another process on the machine receives it, or another sender brings
+// it to this one.
 const (
 	NeedsIndex   Need = "index"
 	NeedsBytes   Need = "bytes"
@@ -204,12 +205,20 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		http.NotFound(w, q)
 		return
 	}
+	if errors.Is(err, errTurn) {
+		answer(w, State{Name: r.name, Needs: NeedsOther}) // Waiting helps: refusing would give the instance up.
+		return
+	}
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusUnprocessableEntity)
 		return
 	}
+	answer(w, r.State())
+}
+
+func answer(w http.ResponseWriter, s State) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(r.State()) // The sender asks again.
+	_ = json.NewEncoder(w).Encode(s) // The sender asks again.
 }
 
 // errTurn says that another request is being received.
