@@ -33,8 +33,8 @@ const (
 	contentMark = "@content:"
 	// arrivalPatience is how long a deployment from outside waits for its model before it is tried again.
 	arrivalPatience = 2 * time.Second
-	// feedLook is the time between two looks at an instance that another replica feeds, and between two signs that a
-	// download for an instance goes on.
+	// feedLook is the time between two looks at an instance that another replica feeds, and between two signs that an
+	// instance still waits for its model.
 	feedLook = time.Second
 )
 
@@ -257,10 +257,10 @@ func (u *uris) source(ctx context.Context, name string) (content.Source, error) 
 	return content.Source{Index: *p.index, Dir: dir}, nil
 }
 
-// feed implements Feed of [kubernetes.Options]. The leader sends, and the other replicas only see that it goes on.
+// feed implements Feed of [kubernetes.Options]. The leader sends. It also decides how long that may take: it may
+// download the model first, of which the other replicas see nothing, so they give up no instance that waits.
 func (u *uris) feed(ctx context.Context, client *http.Client, spec cluster.InstanceSpec, address string,
 	sent func(int64)) error {
-	var before content.State
 	for {
 		state, err := content.Ask(ctx, client, address)
 		switch {
@@ -272,10 +272,8 @@ func (u *uris) feed(ctx context.Context, client *http.Client, spec cluster.Insta
 			return nil
 		case u.platform.election.Leading():
 			return u.send(ctx, client, spec, address, sent)
-		case state != before:
-			sent(0)
 		}
-		before = state
+		sent(0)
 		select {
 		case <-time.After(feedLook):
 		case <-ctx.Done():

@@ -1,15 +1,47 @@
 package kubernetes
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"github.com/openfaas/faas-provider/types"
+	"k8s.io/client-go/rest"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/client"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/podspec"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
 )
+
+// A replica that does not lead gives up no instance that waits for its model, although it sees nothing of the leader's
+// download.
+func TestFollowersWaitForTheLeader(t *testing.T) {
+	name := strings.Repeat("a", 64)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, `{"name":%q,"needs":"index"}`, name)
+	}))
+	defer server.Close()
+	election, err := client.NewElection(client.ElectionOptions{Config: &rest.Config{}, Namespace: "n", Name: "n", Identity: "n"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := &uris{platform: &platform{election: election}}
+	ctx, cancel := context.WithCancel(t.Context())
+	signs := 0
+	err = u.feed(ctx, server.Client(), cluster.InstanceSpec{}, server.URL, func(int64) {
+		if signs++; signs == 2 {
+			cancel()
+		}
+	})
+	if !errors.Is(err, context.Canceled) || signs != 2 {
+		t.Errorf("after %d signs: %v", signs, err)
+	}
+}
 
 // An instance's spec says which content it gets, also to a provider that has just started.
 func TestContentOf(t *testing.T) {
