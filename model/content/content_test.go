@@ -277,12 +277,14 @@ func TestWrongIndex(t *testing.T) {
 	}
 }
 
-// A server that has its model is no receiver.
+// A server that has its model is no receiver. A proxy's answer says nothing of the instance behind it.
 func TestNoReceiver(t *testing.T) {
-	server := httptest.NewServer(http.NotFoundHandler())
-	defer server.Close()
-	if _, err := Ask(t.Context(), client, server.URL); !errors.Is(err, ErrNoReceiver) {
-		t.Error(err)
+	for status, none := range map[int]bool{http.StatusNotFound: true, http.StatusServiceUnavailable: false} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
+		if _, err := Ask(t.Context(), client, server.URL); err == nil || errors.Is(err, ErrNoReceiver) != none {
+			t.Errorf("%d: %v", status, err)
+		}
+		server.Close()
 	}
 }
 
