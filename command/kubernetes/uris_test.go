@@ -16,6 +16,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/client"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/podspec"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
+	"github.com/faas-infer/faas-infer/provider"
 )
 
 // A replica that does not lead gives up no instance that waits for its model, although it sees nothing of the leader's
@@ -40,6 +41,25 @@ func TestFollowersWaitForTheLeader(t *testing.T) {
 	})
 	if !errors.Is(err, context.Canceled) || signs != 2 {
 		t.Errorf("after %d signs: %v", signs, err)
+	}
+}
+
+// A content that is gone is downloaded from where the latest revision of its function has it.
+func TestLatestRevisionOfAContent(t *testing.T) {
+	u := &uris{}
+	if p, _ := u.find("c", "f.n"); p != nil {
+		t.Error("an unknown content")
+	}
+	for _, f := range []provider.Function{{Name: "f.n", Revision: 1}, {Name: "g.n", Revision: 7}, {Name: "f.n", Revision: 2}} {
+		u.keep("c", revision{&f, "e"}, nil)
+	}
+	for function, want := range map[string]uint64{"f.n": 2, "g.n": 7} {
+		if _, r := u.find("c", function); r.Function.Revision != want || r.entry != "e" {
+			t.Errorf("%s: %+v", function, r)
+		}
+	}
+	if _, r := u.find("c", "f-candidate.n"); r.Function == nil {
+		t.Error("a candidate's content is unknown")
 	}
 }
 
