@@ -308,6 +308,12 @@ func TestAfterAReboot(t *testing.T) {
 	if w.Find() != "" {
 		t.Error("a content that lacks bytes is found")
 	}
+	again := wait(t, dir, s.Index.Name())
+	awaitNeed(t, again, NeedsIndex)
+	if err := Send(t.Context(), client, again.server.URL, s, nil); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, <-again.dir, s)
 }
 
 // Any index either is refused or names files inside the directory, each once.

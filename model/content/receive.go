@@ -117,7 +117,6 @@ func (r *Receiver) Find() string {
 	}
 	i, err := IndexOf(r.whole())
 	if err != nil || i.Name() != r.name {
-		_ = os.RemoveAll(r.whole()) // It is received again.
 		return ""
 	}
 	_ = os.WriteFile(r.mark(), boot, 0o644) // Otherwise it is read again next time.
@@ -142,6 +141,10 @@ func (r *Receiver) Wait(ctx context.Context) (string, error) {
 	}
 	if dir := r.Find(); dir != "" { // Another process has received it.
 		return dir, nil
+	}
+	// What lacks bytes is received again. Without the lock it might be what another process has just received.
+	if err := os.RemoveAll(r.whole()); err != nil {
+		return "", err
 	}
 	if err := os.MkdirAll(r.part(), 0o755); err != nil {
 		return "", err
