@@ -77,6 +77,10 @@ func TestContentOf(t *testing.T) {
 			t.Errorf("%s: %q", model, got)
 		}
 	}
+	spec := cluster.InstanceSpec{Artefact: cluster.Artefact{Model: inContent("net@2/model.onnx", name)}}
+	if got := fileOf(spec); got != podspec.ContentPath+"/net@2/model.onnx" || contentOf(spec) != name {
+		t.Errorf("the file is %s", got)
+	}
 }
 
 // The image of a function whose model has a URI is not read.
