@@ -125,8 +125,9 @@ func exchange(ctx context.Context, client *http.Client, method, url string, body
 		return s, fmt.Errorf("send the model: %w", err)
 	case answer.StatusCode == http.StatusUnprocessableEntity:
 		return s, fmt.Errorf("%w: %s", ErrRefused, strings.TrimSpace(string(text)))
-	case answer.StatusCode >= http.StatusInternalServerError: // A proxy before an instance that does not listen yet.
-		return s, fmt.Errorf("send the model: the instance answered %s", answer.Status)
+	case answer.StatusCode >= http.StatusInternalServerError, answer.StatusCode == http.StatusUnauthorized:
+		// A proxy before an instance that does not listen yet, or an instance that knows this sender not yet.
+		return s, fmt.Errorf("send the model: it was answered %s", answer.Status)
 	case answer.StatusCode != http.StatusOK || json.Unmarshal(text, &s) != nil || s.Needs == "":
 		return s, fmt.Errorf("%w: it answered %s", ErrNoReceiver, answer.Status)
 	}
