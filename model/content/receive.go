@@ -201,7 +201,10 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	switch {
 	case q.Method == http.MethodGet && q.URL.Path == Path:
 	case q.Method == http.MethodPut && q.URL.Path == IndexPath:
-		err = r.takeTurn(func() error { return r.putIndex(q.Body) })
+		err = r.takeTurn(func() error {
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(stall)) // Not every server has deadlines.
+			return r.putIndex(q.Body)
+		})
 	case q.Method == http.MethodPut && q.URL.Path == BytesPath:
 		err = r.takeTurn(func() error { return r.putBytes(w, q) })
 	default:
