@@ -21,8 +21,8 @@ const (
 	feedHeaderTimeout = time.Minute
 )
 
-// newFeeder returns the client that brings a model to an instance. It connects with dial, or with a net.Dialer, over the
-// instance's network: instances with a certificate take models over TLS only.
+// newFeeder returns the client that brings a model to an instance. It connects with dial, or with a net.Dialer, over
+// the instance's network: instances with a certificate take models over TLS only.
 func newFeeder(
 	dial func(ctx context.Context, network, address string) (net.Conn, error), network string,
 ) *http.Client {

@@ -27,7 +27,8 @@ func TestFollowersWaitForTheLeader(t *testing.T) {
 		fmt.Fprintf(w, `{"name":%q,"needs":"index"}`, name)
 	}))
 	defer server.Close()
-	election, err := client.NewElection(client.ElectionOptions{Config: &rest.Config{}, Namespace: "n", Name: "n", Identity: "n"})
+	o := client.ElectionOptions{Config: &rest.Config{}, Namespace: "n", Name: "n", Identity: "n"}
+	election, err := client.NewElection(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +51,8 @@ func TestLatestRevisionOfAContent(t *testing.T) {
 	if p, _ := u.find("c", "f.n"); p != nil {
 		t.Error("an unknown content")
 	}
-	for _, f := range []provider.Function{{Name: "f.n", Revision: 1}, {Name: "g.n", Revision: 7}, {Name: "f.n", Revision: 2}} {
+	all := []provider.Function{{Name: "f.n", Revision: 1}, {Name: "g.n", Revision: 7}, {Name: "f.n", Revision: 2}}
+	for _, f := range all {
 		u.keep("c", revision{&f, "e"}, nil)
 	}
 	for function, want := range map[string]uint64{"f.n": 2, "g.n": 7} {

@@ -277,9 +277,12 @@ func TestWrongIndex(t *testing.T) {
 	}
 }
 
-// A server that has its model is no receiver. A proxy's answer says nothing of the instance behind it, nor does a refusal.
+// A server that has its model is no receiver. A proxy's answer says nothing of the instance behind it, nor does a
+// refusal.
 func TestNoReceiver(t *testing.T) {
-	for status, none := range map[int]bool{http.StatusNotFound: true, http.StatusServiceUnavailable: false, http.StatusUnauthorized: false} {
+	for status, none := range map[int]bool{
+		http.StatusNotFound: true, http.StatusServiceUnavailable: false, http.StatusUnauthorized: false,
+	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
 		if _, err := Ask(t.Context(), client, server.URL); err == nil || errors.Is(err, ErrNoReceiver) != none {
 			t.Errorf("%d: %v", status, err)

@@ -11,6 +11,14 @@ import (
 	"time"
 )
 
+// remoteOf is the only file of a server.
+func remoteOf(s *httptest.Server) remote {
+	get := func(ctx context.Context) (*http.Request, error) {
+		return http.NewRequestWithContext(ctx, http.MethodGet, s.URL, nil)
+	}
+	return remote{client: &Client{client: s.Client()}, ranges: true, request: get}
+}
+
 // TestRangedOverTLS: a read of TLS brings few bytes, and a stream keeps a whole piece all the same.
 func TestRangedOverTLS(t *testing.T) {
 	content := bytes.Repeat([]byte("0123456789abcdef"), rangedFrom/16+1)
@@ -19,9 +27,7 @@ func TestRangedOverTLS(t *testing.T) {
 		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
 	}))
 	defer s.Close()
-	m := remote{client: &Client{client: s.Client()}, ranges: true, request: func(ctx context.Context) (*http.Request, error) {
-		return http.NewRequestWithContext(ctx, http.MethodGet, s.URL, nil)
-	}}
+	m := remoteOf(s)
 	o := &Object{Size: int64(len(content)), Tag: `"one"`}
 	const from = 5
 	body := m.openRanged(t.Context(), o, from)
@@ -69,9 +75,7 @@ func TestRangedAfterAnotherLength(t *testing.T) {
 		_, _ = w.Write(content[at:end])
 	}))
 	defer s.Close()
-	m := remote{client: &Client{client: s.Client()}, ranges: true, request: func(ctx context.Context) (*http.Request, error) {
-		return http.NewRequestWithContext(ctx, http.MethodGet, s.URL, nil)
-	}}
+	m := remoteOf(s)
 	body := m.openRanged(t.Context(), &Object{Size: int64(len(content)), Tag: `"one"`}, 0)
 	defer body.Close()
 	got, err := io.ReadAll(body)
