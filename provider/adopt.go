@@ -67,6 +67,9 @@ func (s *Server) adopt(ctx context.Context, before *deployed, r store.Function) 
 	if err != nil {
 		return err
 	}
+	if before != nil && before.Revision > 0 && r.Revision > before.Revision {
+		s.fetching.cancel(before.address()) // What waits for its model is older, and must not replace this.
+	}
 	s.log.Info().Str("function", f.Name).Str("image", f.Deployment.Image).Uint64("revision", f.Revision).Msg("deployed after a change from outside")
 	return nil
 }
@@ -99,6 +102,9 @@ func (s *Server) Forget(ctx context.Context, namespace, name string) error {
 	d, err := s.find(a)
 	if err != nil {
 		return nil
+	}
+	if d.Revision > 0 { // Otherwise it is a later function of this name, which waits for its model.
+		s.fetching.cancel(a)
 	}
 	return s.end(ctx, d)
 }

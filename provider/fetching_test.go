@@ -13,6 +13,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/model/source/fetch"
 	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/provider/store"
 )
 
 // gatedFetcher brings models when its gate lets it.
@@ -151,6 +152,28 @@ func TestDeploymentTakesThePlace(t *testing.T) {
 	r.deploy(t, nil)
 	if code := <-first; code != http.StatusConflict {
 		t.Error(code)
+	}
+}
+
+// TestLaterDeploymentElsewhere: a deployment or a deletion at another replica ends a download, and is not undone by it.
+func TestLaterDeploymentElsewhere(t *testing.T) {
+	r, g := fetchingRig(t, 0)
+	r.adopt(t, r.elsewhere(t, 7, nil))
+	r.deploy(t, fromURI)
+	r.adopt(t, r.elsewhere(t, 7, func(f *store.Function) { f.Replicas = 3 }))
+	if !r.shows("being downloaded")() {
+		t.Error("scaling has ended a download")
+	}
+	r.adopt(t, r.elsewhere(t, 8, nil))
+	if all, _ := g.Kept(); len(all) != 0 || r.shows("being downloaded")() {
+		t.Error("the earlier deployment still waits")
+	}
+	r.deploy(t, fromURI)
+	if err := r.Forget(t.Context(), DefaultNamespace, "mnist"); err != nil {
+		t.Fatal(err)
+	}
+	if all, _ := g.Kept(); len(all) != 0 || r.names() != 0 {
+		t.Error("a function that was deleted elsewhere still waits")
 	}
 }
 

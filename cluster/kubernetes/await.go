@@ -54,7 +54,7 @@ func (e *entry) await() {
 			timeout.Reset(limit)
 		}
 		if running && s.address != "" {
-			feeding.begin(s.address)
+			feeding.begin(s.network, s.address)
 		}
 		var ask <-chan time.Time
 		if s.address != "" && !seen.Stuck {
@@ -91,16 +91,16 @@ func (e *entry) await() {
 
 // snapshot is what the backend knows of an instance at one moment.
 type snapshot struct {
-	state   cluster.State
-	address string
-	pod     *corev1.Pod
-	changed <-chan struct{}
+	state            cluster.State
+	network, address string
+	pod              *corev1.Pod
+	changed          <-chan struct{}
 }
 
 func (e *entry) snapshot() snapshot {
 	e.backend.mu.Lock()
 	defer e.backend.mu.Unlock()
-	return snapshot{e.instance.State, e.instance.Address, e.pod, e.changed}
+	return snapshot{e.instance.State, e.instance.Network, e.instance.Address, e.pod, e.changed}
 }
 
 func (s snapshot) seen() podspec.Observation {

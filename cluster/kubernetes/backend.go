@@ -13,7 +13,6 @@ package kubernetes
 import (
 	"context"
 	"errors"
-	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -41,11 +40,9 @@ type Backend struct {
 	log      zerolog.Logger
 	selector labels.Selector
 	prober   *prober
-	// feeder brings models to instances.
-	feeder *http.Client
-	meter  *usageMeter
-	events *events.Queue
-	writes writes
+	meter    *usageMeter
+	events   *events.Queue
+	writes   writes
 	// noResize logs once that the cluster cannot resize pods, forbidden that the provider may not.
 	noResize, forbidden sync.Once
 
@@ -123,7 +120,6 @@ func New(ctx context.Context, options Options) (*Backend, error) {
 		options: options, selector: selector,
 		log:    options.Logger.With().Str("component", "cluster/kubernetes").Logger(),
 		prober: newProber(options.Dial),
-		feeder: newFeeder(options.Dial),
 		events: events.NewQueue(),
 		writes: make(writes, options.Parallel),
 

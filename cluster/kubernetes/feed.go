@@ -21,14 +21,19 @@ const (
 	feedHeaderTimeout = time.Minute
 )
 
-// newFeeder returns the client that brings models to instances. It connects with dial, or with a net.Dialer.
-func newFeeder(dial func(ctx context.Context, network, address string) (net.Conn, error)) *http.Client {
+// newFeeder returns the client that brings a model to an instance. It connects with dial, or with a net.Dialer, over
+// the instance's network: instances with a certificate take models over TLS only.
+func newFeeder(
+	dial func(ctx context.Context, network, address string) (net.Conn, error), network string,
+) *http.Client {
 	if dial == nil {
 		dial = (&net.Dialer{}).DialContext
 	}
 	return &http.Client{Transport: &http.Transport{
-		DisableKeepAlives:     true,
-		DialContext:           dial,
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
+			return dial(ctx, network, address)
+		},
 		ResponseHeaderTimeout: feedHeaderTimeout,
 		WriteBufferSize:       1 << 16,
 	}}
@@ -58,14 +63,15 @@ func (e *entry) newFeeding() *feeding {
 
 // begin starts it once, if the instance's image does not have the model. Every replica that sees the instance start
 // may call it: the instance takes each byte once.
-func (f *feeding) begin(address string) {
+func (f *feeding) begin(network, address string) {
 	o := f.of.options
 	if f.end != nil || o.Content == nil || o.Feed == nil || o.Content(f.spec) == "" {
 		return
 	}
 	ctx, cancel := context.WithCancel(f.of.ctx)
 	f.end = cancel
-	f.of.background(func() { f.run(ctx, "http://"+address) })
+	client := newFeeder(o.Dial, network)
+	f.of.background(func() { f.run(ctx, client, "http://"+address) })
 }
 
 // stop ends it.
@@ -77,7 +83,7 @@ func (f *feeding) stop() {
 
 // run sends until the instance has everything. A connection that breaks is no error: the instance may just have
 // begun to listen, or have its model.
-func (f *feeding) run(ctx context.Context, address string) {
+func (f *feeding) run(ctx context.Context, client *http.Client, address string) {
 	note := func(int64) {
 		select {
 		case f.sent <- struct{}{}:
@@ -85,7 +91,7 @@ func (f *feeding) run(ctx context.Context, address string) {
 		}
 	}
 	for n := 1; ; n++ {
-		err := f.of.options.Feed(ctx, f.of.feeder, f.spec, address, note)
+		err := f.of.options.Feed(ctx, client, f.spec, address, note)
 		if err == nil || ctx.Err() != nil {
 			return
 		}

@@ -65,7 +65,7 @@ type Options struct {
 	Logger zerolog.Logger
 	// Now is the clock, time.Now if nil.
 	Now func() time.Time
-	// Dial connects to an instance; nil means net.Dialer's.
+	// Dial connects to an instance over its network; nil means net.Dialer's, which knows none with TLS.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -26,7 +25,7 @@ const copiesClaim = "faas-infer-copies"
 // copiesClaim returns the claim for an instance: of a complete ONNX model, in a namespace of --copies.
 func (f *providerFlags) copiesClaim(spec cluster.InstanceSpec) string {
 	_, namespace, err := podspec.SplitName(spec.Function)
-	file, _, _ := strings.Cut(spec.Model, "@")
+	file := fileOf(spec)
 	if err != nil || spec.Kind != cluster.Model || spec.Set != "" || engines.IsManifest(file) || !f.copied(namespace) {
 		return ""
 	}

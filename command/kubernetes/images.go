@@ -227,9 +227,18 @@ func (i *images) keychain(ctx context.Context, d types.FunctionDeployment) (auth
 	return authn.NewMultiKeychain(named, i.own), nil
 }
 
+// fileOf returns the file of an instance's model. What follows the last '@' says which content it is; the file's name
+// may have an '@', too.
+func fileOf(spec cluster.InstanceSpec) string {
+	if at := strings.LastIndex(spec.Model, "@"); at >= 0 {
+		return spec.Model[:at]
+	}
+	return spec.Model
+}
+
 // instanceArguments returns the arguments of the image's program in a model's pod.
 func (f *providerFlags) instanceArguments(spec cluster.InstanceSpec) []string {
-	file, _, _ := strings.Cut(spec.Model, "@")
+	file := fileOf(spec)
 	args := append(f.InstanceArguments(spec, image.Listen), "--model", file, "--listen", image.Listen)
 	if f.instances.tls != "" {
 		args = append(args, "--tls", podspec.CertificatePath)

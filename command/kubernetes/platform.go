@@ -204,7 +204,7 @@ func (p *platform) openControllers(opening context.Context) (command.Controller,
 	p.backend, err = kubernetes.New(opening, kubernetes.Options{
 		Client: p.core, Metrics: p.metrics, Namespaces: nil, Functions: p.objects.Lookup, Profiles: p.profiles,
 		Args: f.instanceArguments, Copies: f.copiesClaim, Local: f.instances.local, Grace: instanceGrace, NodeSelector: f.nodeSelector, Certificate: certificate, Logger: b.Log,
-		Content: contentOf, Feed: byURI.feed,
+		Content: contentOf, Feed: byURI.feed, Dial: b.Identity.Dial,
 	})
 	if err != nil {
 		return nil, err

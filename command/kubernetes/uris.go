@@ -33,8 +33,8 @@ const (
 	contentMark = "@content:"
 	// arrivalPatience is how long a deployment from outside waits for its model before it is tried again.
 	arrivalPatience = 2 * time.Second
-	// feedLook is the time between two looks at an instance that another replica feeds, and between two signs that a
-	// download for an instance goes on.
+	// feedLook is the time between two looks at an instance that another replica feeds, and between two signs that an
+	// instance still waits for its model.
 	feedLook = time.Second
 )
 
@@ -61,14 +61,21 @@ type arrival struct {
 	err      error
 }
 
-// placed is the content of a revision.
+// placed is a content of revisions.
 type placed struct {
-	of    *provider.Function
-	entry string
+	// of are the revisions that have it: the one of each function of which this replica has learned last, by the
+	// function's name. An earlier one may name a place or a secret that is gone.
+	of map[string]revision
 	// index is nil if the files were not read yet.
 	index *content.Index
 	// reading is held by who reads them.
 	reading sync.Mutex
+}
+
+// revision is one that has a content, and the content's entry in the cache of downloads.
+type revision struct {
+	*provider.Function
+	entry string
 }
 
 // isURI reports whether a deployment names its model by a URI.
@@ -112,7 +119,7 @@ func (u *uris) listModels(ctx context.Context, f *provider.Function) (found, []c
 		return n, nil, fmt.Errorf("%s: %w", f.ModelFrom(), err)
 	}
 	name := index.Name()
-	u.keep(name, &placed{of: f, entry: entry, index: &index})
+	u.keep(name, revision{f, entry}, &index)
 	n.image = v1alpha1.ResolvedImage{Reference: u.image, Directory: podspec.ContentPath, Entry: entry, Content: name}
 	for _, m := range models {
 		below, err := filepath.Rel(b.Dir, m.File)
@@ -144,16 +151,37 @@ func contentOf(spec cluster.InstanceSpec) string {
 	return name
 }
 
-// keep remembers what a content is.
-func (u *uris) keep(name string, p *placed) {
+// keep remembers that a revision has a content. The index is nil if the files were not read.
+func (u *uris) keep(name string, r revision, index *content.Index) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.contents == nil {
 		u.contents = map[string]*placed{}
 	}
-	if was := u.contents[name]; was == nil || p.index != nil {
+	p := u.contents[name]
+	if p == nil {
+		p = &placed{of: map[string]revision{}, index: index}
 		u.contents[name] = p
 	}
+	p.of[r.Name] = r
+}
+
+// find returns a content, and the revision with it of a function, or else of another function, as that of a candidate
+// is. It returns nil if there is none.
+func (u *uris) find(name, function string) (*placed, revision) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	p := u.contents[name]
+	if p == nil {
+		return nil, revision{}
+	}
+	r, own := p.of[function]
+	if !own {
+		for _, r = range p.of {
+			break
+		}
+	}
+	return p, r
 }
 
 // arrive waits for a moment until a revision's content is here.
@@ -201,7 +229,7 @@ func (u *uris) recorded(f *provider.Function, r v1alpha1.ResolvedImage) (n found
 	if err := u.downloads.Pin(f, r.Entry); err != nil {
 		u.platform.base.Log.Warn().Err(err).Str("function", f.Name).Msg("the cache of models may evict the function's model")
 	}
-	u.keep(r.Content, &placed{of: f, entry: r.Entry})
+	u.keep(r.Content, revision{f, r.Entry}, nil)
 	dir := u.downloads.Dir(r.Entry)
 	for _, m := range r.Models {
 		file := filepath.Join(dir, m.File)
@@ -230,15 +258,13 @@ func (u *uris) plausible(r v1alpha1.ResolvedImage) bool {
 // errUnknown says that no function of this provider has a content: it has just been started, or the function is gone.
 var errUnknown = errors.New("no function has this model")
 
-// source returns a content on this machine. It downloads it again if it is gone.
-func (u *uris) source(ctx context.Context, name string) (content.Source, error) {
-	u.mu.Lock()
-	p := u.contents[name]
-	u.mu.Unlock()
+// source returns the content of a function on this machine. It downloads it again if it is gone.
+func (u *uris) source(ctx context.Context, name, function string) (content.Source, error) {
+	p, r := u.find(name, function)
 	if p == nil {
 		return content.Source{}, errUnknown
 	}
-	dir, err := u.downloads.Bring(ctx, p.of, p.entry)
+	dir, err := u.downloads.Bring(ctx, r.Function, r.entry)
 	if err != nil {
 		return content.Source{}, err
 	}
@@ -257,10 +283,10 @@ func (u *uris) source(ctx context.Context, name string) (content.Source, error) 
 	return content.Source{Index: *p.index, Dir: dir}, nil
 }
 
-// feed implements Feed of [kubernetes.Options]. The leader sends, and the other replicas only see that it goes on.
+// feed implements Feed of [kubernetes.Options]. The leader sends. It also decides how long that may take: it may
+// download the model first, of which the other replicas see nothing, so they give up no instance that waits.
 func (u *uris) feed(ctx context.Context, client *http.Client, spec cluster.InstanceSpec, address string,
 	sent func(int64)) error {
-	var before content.State
 	for {
 		state, err := content.Ask(ctx, client, address)
 		switch {
@@ -272,10 +298,8 @@ func (u *uris) feed(ctx context.Context, client *http.Client, spec cluster.Insta
 			return nil
 		case u.platform.election.Leading():
 			return u.send(ctx, client, spec, address, sent)
-		case state != before:
-			sent(0)
 		}
-		before = state
+		sent(0)
 		select {
 		case <-time.After(feedLook):
 		case <-ctx.Done():
@@ -300,7 +324,7 @@ func (u *uris) send(ctx context.Context, client *http.Client, spec cluster.Insta
 			}
 		}
 	}()
-	from, err := u.source(ctx, contentOf(spec))
+	from, err := u.source(ctx, contentOf(spec), spec.Function)
 	close(ready)
 	if err == nil {
 		began := time.Now()

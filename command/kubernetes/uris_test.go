@@ -1,15 +1,69 @@
 package kubernetes
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"github.com/openfaas/faas-provider/types"
+	"k8s.io/client-go/rest"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/client"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/podspec"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
+	"github.com/faas-infer/faas-infer/provider"
 )
+
+// A replica that does not lead gives up no instance that waits for its model, although it sees nothing of the leader's
+// download.
+func TestFollowersWaitForTheLeader(t *testing.T) {
+	name := strings.Repeat("a", 64)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, `{"name":%q,"needs":"index"}`, name)
+	}))
+	defer server.Close()
+	o := client.ElectionOptions{Config: &rest.Config{}, Namespace: "n", Name: "n", Identity: "n"}
+	election, err := client.NewElection(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := &uris{platform: &platform{election: election}}
+	ctx, cancel := context.WithCancel(t.Context())
+	signs := 0
+	err = u.feed(ctx, server.Client(), cluster.InstanceSpec{}, server.URL, func(int64) {
+		if signs++; signs == 2 {
+			cancel()
+		}
+	})
+	if !errors.Is(err, context.Canceled) || signs != 2 {
+		t.Errorf("after %d signs: %v", signs, err)
+	}
+}
+
+// A content that is gone is downloaded from where the latest revision of its function has it.
+func TestLatestRevisionOfAContent(t *testing.T) {
+	u := &uris{}
+	if p, _ := u.find("c", "f.n"); p != nil {
+		t.Error("an unknown content")
+	}
+	all := []provider.Function{{Name: "f.n", Revision: 1}, {Name: "g.n", Revision: 7}, {Name: "f.n", Revision: 2}}
+	for _, f := range all {
+		u.keep("c", revision{&f, "e"}, nil)
+	}
+	for function, want := range map[string]uint64{"f.n": 2, "g.n": 7} {
+		if _, r := u.find("c", function); r.Function.Revision != want || r.entry != "e" {
+			t.Errorf("%s: %+v", function, r)
+		}
+	}
+	if _, r := u.find("c", "f-candidate.n"); r.Function == nil {
+		t.Error("a candidate's content is unknown")
+	}
+}
 
 // An instance's spec says which content it gets, also to a provider that has just started.
 func TestContentOf(t *testing.T) {
@@ -24,6 +78,10 @@ func TestContentOf(t *testing.T) {
 		if got := contentOf(spec); got != want {
 			t.Errorf("%s: %q", model, got)
 		}
+	}
+	spec := cluster.InstanceSpec{Artefact: cluster.Artefact{Model: inContent("net@2/model.onnx", name)}}
+	if got := fileOf(spec); got != podspec.ContentPath+"/net@2/model.onnx" || contentOf(spec) != name {
+		t.Errorf("the file is %s", got)
 	}
 }
 

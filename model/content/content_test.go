@@ -132,6 +132,55 @@ func TestShared(t *testing.T) {
 	}
 }
 
+// A sender waits while an earlier one holds the turn, as that of a leader whose machine is gone does for a while. It
+// says meanwhile that the content may still come.
+func TestSendersTakeTurns(t *testing.T) {
+	s := model(t)
+	w := wait(t, t.TempDir(), s.Index.Name())
+	awaitNeed(t, w, NeedsIndex)
+	body, earlier := io.Pipe()
+	put, err := http.NewRequestWithContext(t.Context(), http.MethodPut, w.server.URL+IndexPath, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	defer all.Wait()
+	all.Go(func() {
+		if answer, err := client.Do(put); err == nil {
+			_ = answer.Body.Close()
+		}
+	})
+	for end := time.Now().Add(time.Minute); len(w.turn) > 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the earlier sender has not begun")
+		}
+	}
+	waits := 0
+	err = Send(t.Context(), client, w.server.URL, s, func(n int64) {
+		if n > 0 {
+			return
+		}
+		if waits++; waits == maxRefusals {
+			_ = earlier.CloseWithError(errors.New("broken"))
+		}
+	})
+	if err != nil || waits < maxRefusals {
+		t.Fatalf("after %d waits: %v", waits, err)
+	}
+	equal(t, <-w.dir, s)
+}
+
+// Nothing is read for a sender that has its answer.
+func TestReaderIsClosed(t *testing.T) {
+	r := &reader{of: model(t), sent: func(int64) { t.Error("bytes were sent") }}
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := r.Read(make([]byte, 10)); n != 0 || !errors.Is(err, os.ErrClosed) {
+		t.Error(n, err)
+	}
+}
+
 func awaitNeed(t *testing.T, w *waits, n Need) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); w.State().Needs != n; time.Sleep(time.Millisecond) {
@@ -228,12 +277,17 @@ func TestWrongIndex(t *testing.T) {
 	}
 }
 
-// A server that has its model is no receiver.
+// A server that has its model is no receiver. A proxy's answer says nothing of the instance behind it, nor does a
+// refusal.
 func TestNoReceiver(t *testing.T) {
-	server := httptest.NewServer(http.NotFoundHandler())
-	defer server.Close()
-	if _, err := Ask(t.Context(), client, server.URL); !errors.Is(err, ErrNoReceiver) {
-		t.Error(err)
+	for status, none := range map[int]bool{
+		http.StatusNotFound: true, http.StatusServiceUnavailable: false, http.StatusUnauthorized: false,
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
+		if _, err := Ask(t.Context(), client, server.URL); err == nil || errors.Is(err, ErrNoReceiver) != none {
+			t.Errorf("%d: %v", status, err)
+		}
+		server.Close()
 	}
 }
 
@@ -257,6 +311,12 @@ func TestAfterAReboot(t *testing.T) {
 	if w.Find() != "" {
 		t.Error("a content that lacks bytes is found")
 	}
+	again := wait(t, dir, s.Index.Name())
+	awaitNeed(t, again, NeedsIndex)
+	if err := Send(t.Context(), client, again.server.URL, s, nil); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, <-again.dir, s)
 }
 
 // Any index either is refused or names files inside the directory, each once.

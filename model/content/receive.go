@@ -54,7 +54,8 @@ type State struct {
 // Need is what a receiver needs next.
 type Need string
 
-// NeedsNothing: the content is here. NeedsOther: another process on the machine receives it.
+// NeedsNothing: the content is here. NeedsOther: another process on the machine receives it, or another sender brings
+// it to this one.
 const (
 	NeedsIndex   Need = "index"
 	NeedsBytes   Need = "bytes"
@@ -116,7 +117,6 @@ func (r *Receiver) Find() string {
 	}
 	i, err := IndexOf(r.whole())
 	if err != nil || i.Name() != r.name {
-		_ = os.RemoveAll(r.whole()) // It is received again.
 		return ""
 	}
 	_ = os.WriteFile(r.mark(), boot, 0o644) // Otherwise it is read again next time.
@@ -141,6 +141,10 @@ func (r *Receiver) Wait(ctx context.Context) (string, error) {
 	}
 	if dir := r.Find(); dir != "" { // Another process has received it.
 		return dir, nil
+	}
+	// What lacks bytes is received again. Without the lock it might be what another process has just received.
+	if err := os.RemoveAll(r.whole()); err != nil {
+		return "", err
 	}
 	if err := os.MkdirAll(r.part(), 0o755); err != nil {
 		return "", err
@@ -197,19 +201,30 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	switch {
 	case q.Method == http.MethodGet && q.URL.Path == Path:
 	case q.Method == http.MethodPut && q.URL.Path == IndexPath:
-		err = r.takeTurn(func() error { return r.putIndex(q.Body) })
+		err = r.takeTurn(func() error {
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(stall)) // Not every server has deadlines.
+			return r.putIndex(q.Body)
+		})
 	case q.Method == http.MethodPut && q.URL.Path == BytesPath:
 		err = r.takeTurn(func() error { return r.putBytes(w, q) })
 	default:
 		http.NotFound(w, q)
 		return
 	}
+	if errors.Is(err, errTurn) {
+		answer(w, State{Name: r.name, Needs: NeedsOther}) // Waiting helps: refusing would give the instance up.
+		return
+	}
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusUnprocessableEntity)
 		return
 	}
+	answer(w, r.State())
+}
+
+func answer(w http.ResponseWriter, s State) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(r.State()) // The sender asks again.
+	_ = json.NewEncoder(w).Encode(s) // The sender asks again.
 }
 
 // errTurn says that another request is being received.

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -46,8 +47,8 @@ func Ask(ctx context.Context, client *http.Client, address string) (State, error
 }
 
 // Send brings a content to the receiver at an address. It goes on with what is there, and returns when the receiver
-// has everything. sent, if it is not nil, is called with the number of bytes that are on their way. A connection that
-// breaks is an error: call Send again.
+// has everything. sent, if it is not nil, is called with the number of bytes that are on their way, and with 0 while
+// the content arrives otherwise. A connection that breaks is an error: call Send again.
 func Send(ctx context.Context, client *http.Client, address string, s Source, sent func(int64)) error {
 	state, err := Ask(ctx, client, address)
 	if err != nil {
@@ -69,8 +70,11 @@ func Send(ctx context.Context, client *http.Client, address string, s Source, se
 			body := &reader{of: s, skip: state.From, sent: sent}
 			path := address + BytesPath + "?from=" + strconv.FormatInt(state.From, 10)
 			state, err = exchange(ctx, client, http.MethodPut, path, body, s.Index.Bytes()-state.From)
-			body.close()
+			_ = body.Close()
 		default:
+			if sent != nil {
+				sent(0)
+			}
 			if err = pause(ctx, statePause); err == nil {
 				state, err = Ask(ctx, client, address)
 			}
@@ -121,23 +125,35 @@ func exchange(ctx context.Context, client *http.Client, method, url string, body
 		return s, fmt.Errorf("send the model: %w", err)
 	case answer.StatusCode == http.StatusUnprocessableEntity:
 		return s, fmt.Errorf("%w: %s", ErrRefused, strings.TrimSpace(string(text)))
+	case answer.StatusCode >= http.StatusInternalServerError, answer.StatusCode == http.StatusUnauthorized:
+		// A proxy before an instance that does not listen yet, or an instance that knows this sender not yet.
+		return s, fmt.Errorf("send the model: it was answered %s", answer.Status)
 	case answer.StatusCode != http.StatusOK || json.Unmarshal(text, &s) != nil || s.Needs == "":
 		return s, fmt.Errorf("%w: it answered %s", ErrNoReceiver, answer.Status)
 	}
 	return s, nil
 }
 
-// reader reads the bytes of all files, one after another.
+// reader reads the bytes of all files, one after another. A client may read on after the answer has come, so Close may
+// be called meanwhile.
 type reader struct {
 	of   Source
-	at   int
-	file *os.File
+	sent func(int64)
+
+	mu     sync.Mutex
+	closed bool
+	at     int
+	file   *os.File
 	// skip is how many bytes are left out, and left how many the present file has yet.
 	skip, left int64
-	sent       func(int64)
 }
 
 func (r *reader) Read(into []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return 0, os.ErrClosed
+	}
 	for r.file == nil || r.left == 0 {
 		if err := r.next(); err != nil {
 			return 0, err
@@ -154,9 +170,9 @@ func (r *reader) Read(into []byte) (int, error) {
 	return n, err
 }
 
-// next opens the next file with bytes to read.
+// next opens the next file with bytes to read. The lock is held.
 func (r *reader) next() error {
-	r.close()
+	r.leave()
 	for ; r.at < len(r.of.Index.Files) && r.skip >= r.of.Index.Files[r.at].Size; r.at++ {
 		r.skip -= r.of.Index.Files[r.at].Size
 	}
@@ -176,9 +192,19 @@ func (r *reader) next() error {
 	return nil
 }
 
-func (r *reader) close() {
+// leave closes the present file. The lock is held.
+func (r *reader) leave() {
 	if r.file != nil {
 		_ = r.file.Close() // It was read only.
 		r.file = nil
 	}
+}
+
+// Close implements [io.Closer]. Nothing is read afterwards.
+func (r *reader) Close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = true
+	r.leave()
+	return nil
 }

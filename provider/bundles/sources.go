@@ -187,7 +187,7 @@ func (d *Downloads) entryOf(f *provider.Function,
 
 // pin notes the content of a revision.
 func (d *Downloads) pin(f *provider.Function, entry string) error {
-	return d.write(d.pinFile(pinName(f.Name, f.Revision)), []byte(entry+"\n"+deploymentKey(f.Deployment)))
+	return write(d.pinFile(pinName(f.Name, f.Revision)), []byte(entry+"\n"+deploymentKey(f.Deployment)))
 }
 
 // earlier returns the content of the candidate that a revision was, or else of the earlier revisions of an equal
@@ -254,7 +254,7 @@ func (d *Downloads) pinNames() (names []string) {
 }
 
 // write writes a small file as a whole.
-func (d *Downloads) write(file string, text []byte) error {
+func write(file string, text []byte) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
 	}
@@ -360,7 +360,7 @@ func (d *Downloads) Keep(f types.FunctionDeployment) error {
 	if err != nil {
 		return err
 	}
-	return d.write(d.kept(f.Namespace, f.Service), text)
+	return write(d.kept(f.Namespace, f.Service), text)
 }
 
 // Drop implements [provider.Fetcher].

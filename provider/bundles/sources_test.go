@@ -163,7 +163,7 @@ func TestLatestRevisionsKeepTheirPins(t *testing.T) {
 	defer d.Close()
 	old := time.Now().Add(-2 * UnusedFor)
 	add := func(name string) {
-		if err := d.write(d.pinFile(name), []byte("sha256-"+name)); err != nil {
+		if err := write(d.pinFile(name), []byte("sha256-"+name)); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.Chtimes(d.pinFile(name), old, old); err != nil {

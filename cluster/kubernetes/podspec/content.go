@@ -11,12 +11,17 @@ const (
 	contentVariable    = "FAAS_INFER_CONTENT"
 	contentDirVariable = "FAAS_INFER_CONTENT_DIR"
 	contentVolume      = "model"
+	// loadProbes is how many probes in a row an instance may leave without an answer that has received its model. It
+	// answers none while it loads the model, and the time before the first probe may have passed by then. The provider
+	// gives it up sooner.
+	loadProbes = 9
 )
 
 // addContent gives the pod a directory for the model, which is not in its image. It is on the node's disk, and
 // empty if the pods of the function share the model in the directory of copies.
 func addContent(spec *corev1.PodSpec, name string) {
 	c := &spec.Containers[0]
+	c.LivenessProbe.FailureThreshold = loadProbes
 	spec.Volumes = append(spec.Volumes, corev1.Volume{Name: contentVolume,
 		VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
 	c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: contentVolume, MountPath: ContentPath})

@@ -31,6 +31,10 @@ func TestContent(t *testing.T) {
 	}) {
 		t.Errorf("mounted are %v", c.VolumeMounts)
 	}
+	// A provider gives up what loads for two minutes.
+	if p := c.LivenessProbe; p.PeriodSeconds*p.FailureThreshold <= 120 {
+		t.Errorf("it is killed while it loads: %+v", p)
+	}
 	pod, err = Model(plan())
 	if err != nil || slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == contentVolume }) {
 		t.Errorf("a pod whose image has the model: %v, %v", pod.Spec.Volumes, err)

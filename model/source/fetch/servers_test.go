@@ -127,6 +127,9 @@ func TestLargeObjects(t *testing.T) {
 			}
 		}},
 		{"no ranges", "", func(_ http.ResponseWriter, r *http.Request, _ int32) { r.Header.Del("Range") }},
+		{"keyed", "", func(w http.ResponseWriter, _ *http.Request, _ int32) {
+			w.Header().Set("X-Amz-Server-Side-Encryption", "aws:kms")
+		}},
 		{"replaced", "replaced while", func(w http.ResponseWriter, _ *http.Request, number int32) {
 			if number == 4 {
 				w.Header().Set("ETag", `"two"`)

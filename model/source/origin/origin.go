@@ -10,6 +10,7 @@ import (
 	"encoding/hex"
 	"io"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -53,8 +54,10 @@ type Object struct {
 	Size int64
 	// Tag is its ETag, "" if it has none. Sum is its SHA-256 and MD5 its MD5, "" if they are not known.
 	Tag, Sum, MD5 string
-	// keyed says that the tag is no MD5.
-	keyed bool
+	// keyed says that the tag is no MD5. Connections that find this out forget MD5 under forgetting; it is read when
+	// they are closed.
+	keyed      bool
+	forgetting sync.Mutex
 	// single says that its server has answered a range with the whole.
 	single atomic.Bool
 	// Packed says that it is an archive whose content belongs into the bundle.

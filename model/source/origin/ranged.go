@@ -14,8 +14,9 @@ const (
 	connections = 4
 	// piece is how many bytes one request asks for, and inMemory how many bytes of a connection wait for their turn.
 	piece, inMemory = 8 << 20, 8 << 20
-	// part is the maximum number of bytes that are read at a time.
-	part = 256 << 10
+	// part is how many bytes are passed on at a time. A read of TLS brings 16 KiB at most, so several reads fill one:
+	// otherwise few bytes would take all places in a stream, and three connections would wait for the fourth.
+	part = 64 << 10
 	// rangedFrom is the size from which an object comes over several connections.
 	rangedFrom = connections * piece
 )
@@ -91,7 +92,7 @@ func (r *ranged) request(m remote, o *Object, at, end int64, to chan<- arrived) 
 	}
 	for at+came < end {
 		b := make([]byte, min(part, end-at-came))
-		n, err := body.Read(b)
+		n, err := io.ReadFull(body, b)
 		if n > 0 && !r.give(to, arrived{bytes: b[:n]}) {
 			return came, r.ctx.Err()
 		}

@@ -247,7 +247,9 @@ func (m remote) openRange(ctx context.Context, o *Object, offset, end int64) (io
 		return nil, 0, err
 	}
 	if tagIsKeyed(a.Header) {
+		o.forgetting.Lock()
 		o.MD5 = ""
+		o.forgetting.Unlock()
 	}
 	now := tagOf(a.Header)
 	if m.linked && a.linkedTag != "" {
