@@ -14,7 +14,7 @@ import (
 // maxRevisions is the number of a function's revisions that are remembered.
 const maxRevisions = 10
 
-// RevisionStore remembers the revisions of functions. What a store does not find is empty.
+// RevisionStore remembers the revisions of functions. Anything that a store does not find is empty.
 type RevisionStore interface {
 	PutRollouts(namespace, name string, r store.Rollouts) error
 	Rollouts(namespace, name string) (store.Rollouts, error)

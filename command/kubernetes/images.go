@@ -227,8 +227,8 @@ func (i *images) keychain(ctx context.Context, d types.FunctionDeployment) (auth
 	return authn.NewMultiKeychain(named, i.own), nil
 }
 
-// fileOf returns the file of an instance's model. What follows the last '@' says which content it is; the file's name
-// may have an '@', too.
+// fileOf returns the file of an instance's model. The part after the last '@' says which content it is; the
+// file's name may have an '@', too.
 func fileOf(spec cluster.InstanceSpec) string {
 	if at := strings.LastIndex(spec.Model, "@"); at >= 0 {
 		return spec.Model[:at]

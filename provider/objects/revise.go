@@ -80,8 +80,8 @@ func noteRevision(key string, w *watcher, f *v1alpha1.Function, now store.Revisi
 	w.unkept[key] = all
 }
 
-// remember adds an adopted revision to those that can be deployed again if it is kubectl's. Whoever deploys others
-// remembers them.
+// remember adds an adopted revision to those that can be deployed again if it is kubectl's. The replica that
+// deploys others remembers them.
 func remember(ctx context.Context, w *watcher, key string, f *v1alpha1.Function, revision uint64) {
 	w.mu.Lock()
 	all := w.unkept[key]

@@ -21,7 +21,7 @@ import (
 
 // Packages are the packages of every image, Tools those of images with a shell and the usual
 // commands. Python are those of images for functions in Python: the interpreter, and the module
-// with which the provider makes virtual environments. What they depend on comes with them.
+// with which the provider makes virtual environments. Their dependencies come with them.
 var (
 	Packages = []string{"base-files", "libc6", "libgcc-s1", "libstdc++6", "ca-certificates", "netbase", "tzdata"}
 	Tools    = []string{"busybox-static"}
