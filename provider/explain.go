@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"cmp"
 	"maps"
 	"strings"
 
@@ -69,8 +70,8 @@ func withState(of *map[string]string, now Status) *map[string]string {
 	if now.Reach != "" {
 		with[annotation.InferReach] = shortened(now.Reach)
 	}
-	if now.Progress != "" {
-		with[annotation.InferProgress] = shortened(now.Progress)
+	if progress := cmp.Or(now.Progress, now.Arriving); progress != "" {
+		with[annotation.InferProgress] = shortened(progress)
 	}
 	if now.Learnt != "" {
 		with[annotation.InferLearntShapes] = shortened(now.Learnt)

@@ -53,7 +53,7 @@ func TestLatestRevisionOfAContent(t *testing.T) {
 	}
 	all := []provider.Function{{Name: "f.n", Revision: 1}, {Name: "g.n", Revision: 7}, {Name: "f.n", Revision: 2}}
 	for _, f := range all {
-		u.keep("c", revision{&f, "e"}, nil)
+		u.keep("c", revision{Function: &f, entry: "e"}, nil)
 	}
 	for function, want := range map[string]uint64{"f.n": 2, "g.n": 7} {
 		if _, r := u.find("c", function); r.Function.Revision != want || r.entry != "e" {
