@@ -19,6 +19,7 @@ func (s *Server) statusOf(d *deployed) Status {
 	if !ok {
 		now = Status{}
 	}
+	now.Rollout = s.rollouts.sentence(d.Name)
 	return s.fetching.shown(d.Name, d.explained(s.store, now))
 }
 
@@ -73,6 +74,9 @@ func withState(of *map[string]string, now Status) *map[string]string {
 	if progress := cmp.Or(now.Progress, now.Arriving); progress != "" {
 		with[annotation.InferProgress] = shortened(progress)
 	}
+	if now.Rollout != "" {
+		with[annotation.InferRollout] = now.Rollout
+	}
 	if now.Learnt != "" {
 		with[annotation.InferLearntShapes] = shortened(now.Learnt)
 	}
@@ -93,6 +97,7 @@ func withoutState(annotations *map[string]string) {
 		delete(*annotations, annotation.InferPlan)
 		delete(*annotations, annotation.InferReach)
 		delete(*annotations, annotation.InferProgress)
+		delete(*annotations, annotation.InferRollout)
 		delete(*annotations, annotation.InferLearntShapes)
 	}
 }
