@@ -19,7 +19,7 @@ func (s *Server) statusOf(d *deployed) Status {
 	if !ok {
 		now = Status{}
 	}
-	now.Rollout = s.rollouts.sentence(d.Name)
+	now.Rollout = s.rollouts.progress(d.Name).sentence()
 	return s.fetching.shown(d.Name, d.explained(s.store, now))
 }
 

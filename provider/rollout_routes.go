@@ -182,9 +182,8 @@ type RolloutSummary struct {
 	Progress, Failed string
 }
 
-// sentence says how far the rollout of a function is, "" if there is none.
-func (s *rollouts) sentence(name string) string {
-	p := s.progress(name)
+// sentence says how far a rollout is, "" for none.
+func (p *RolloutProgress) sentence() string {
 	if p == nil {
 		return ""
 	}
@@ -197,7 +196,7 @@ func RolloutOf(s *Server, name string) RolloutSummary {
 	if err != nil {
 		return RolloutSummary{}
 	}
-	out := RolloutSummary{Progress: s.rollouts.sentence(name)}
+	out := RolloutSummary{Progress: s.rollouts.progress(name).sentence()}
 	if last := s.rollouts.revisions.last(a); last != nil && !last.Promoted {
 		out.Failed = fmt.Sprintf("revision %d was rolled back: %s", last.Revision, last.Why)
 	}

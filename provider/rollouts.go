@@ -224,7 +224,7 @@ func FollowRollouts(ctx context.Context, s *Server) {
 		s.rollouts.replicas.exchange(ctx, all)
 		for _, r := range all {
 			s.rollouts.look(ctx, r, time.Now(), &work)
-			s.rollouts.showShare(r)
+			r.showShare(&s.rollouts)
 		}
 	}
 }
@@ -274,14 +274,14 @@ func (s *rollouts) look(ctx context.Context, r *running, now time.Time, work *sy
 	}
 }
 
-// showShare records the share of a candidate while it is there.
-func (s *rollouts) showShare(r *running) {
-	name := r.of.full()
-	if p := s.progress(name); p != nil {
-		s.metrics.SetCandidateShare(name, float64(p.Share)/100)
+// showShare records the share of the candidate while it is there.
+func (r *running) showShare(all *rollouts) {
+	function := r.of.full()
+	if p := all.progress(function); p != nil {
+		all.metrics.SetCandidateShare(function, float64(p.Share)/100)
 	}
-	if s.ofFunction(name) == nil { // It was removed meanwhile.
-		s.metrics.HideCandidateShare(name)
+	if all.ofFunction(function) == nil { // It was removed meanwhile.
+		all.metrics.HideCandidateShare(function)
 	}
 }
 

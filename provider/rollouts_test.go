@@ -143,7 +143,7 @@ func TestRolloutIsShown(t *testing.T) {
 			return saying(c.answer)(ctx, req)
 		})
 		x := r.begin(t)
-		r.rollouts.showShare(x)
+		x.showShare(&r.rollouts)
 		const share = `faas_infer_candidate_share_ratio{function="f.openfaas-fn"} `
 		if text := r.do("GET", "/metrics", "").Body.String(); !strings.Contains(text, share+"0") {
 			t.Errorf("no share of the candidate:\n%s", text)
@@ -155,7 +155,7 @@ func TestRolloutIsShown(t *testing.T) {
 			}
 		}
 		r.look(t, x, 100, 100)
-		r.rollouts.showShare(x)
+		x.showShare(&r.rollouts)
 		text := r.do("GET", "/metrics", "").Body.String()
 		want := fmt.Sprintf("faas_infer_rollouts_total{function=%q,outcome=%q} 1\n", "f.openfaas-fn", c.outcome)
 		if !strings.Contains(text, want) || strings.Contains(text, share) {

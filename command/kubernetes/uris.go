@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -131,6 +132,9 @@ func (u *uris) listModels(ctx context.Context, f *provider.Function) (found, []c
 	if err != nil {
 		return n, nil, fmt.Errorf("%s: %w", f.ModelFrom(), err)
 	}
+	if slices.ContainsFunc(models, func(m control.Model) bool { return engines.IsManifest(m.File) }) {
+		return n, nil, errTensorFlow(f)
+	}
 	index, err := content.IndexOf(b.Dir)
 	if err != nil {
 		return n, nil, fmt.Errorf("%s: %w", f.ModelFrom(), err)
@@ -143,10 +147,6 @@ func (u *uris) listModels(ctx context.Context, f *provider.Function) (found, []c
 		if err != nil {
 			return n, nil, err
 		}
-		if engines.IsManifest(m.File) {
-			return n, nil, annotation.SourceError(f.Inference.Source, "the image of --model-image has the engine "+
-				"onnx only; put a model of TensorFlow into the function's image, or convert it with `faas-infer model convert`")
-		}
 		u.models.keep(m.File, origin{inside: inContent(below, name)})
 		known := v1alpha1.ResolvedModel{Name: m.Name, Of: m.Of, File: below, Images: m.Images, Accuracy: m.Accuracy}
 		if f.Inference.Partition != "" {
@@ -155,6 +155,12 @@ func (u *uris) listModels(ctx context.Context, f *provider.Function) (found, []c
 		n.files, n.image.Models = append(n.files, m.File), append(n.image.Models, known)
 	}
 	return n, models, nil
+}
+
+// errTensorFlow refuses a model that ONNX Runtime does not run.
+func errTensorFlow(f *provider.Function) error {
+	return annotation.SourceError(f.Inference.Source, "on Kubernetes a model by URI must be ONNX, because the image of "+
+		"--model-image has no TensorFlow; convert it with faas-infer model convert, or put it into the function's image")
 }
 
 // inContent is a model's name in instances.

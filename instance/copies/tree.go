@@ -14,8 +14,8 @@ import (
 const (
 	// maxNames and maxDepth bound a function's directory: how many files and directories it has, and how
 	// deep they lie. Prepared copies have a few tens of files, two directories deep. The content of a URI has up to
-	// 10,000 files, up to 35 directories deep.
-	maxNames = 12_000
+	// 1,000 files, up to 35 directories deep.
+	maxNames = 5_000
 	maxDepth = 40
 	// removedDepth is how deep directories are removed where they lie.
 	removedDepth = 8

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/command/report"
-	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster"
 	"github.com/faas-infer/faas-infer/lab/kubelet"
 	"github.com/faas-infer/faas-infer/lab/rig"
 )
@@ -34,7 +33,7 @@ func RunRolloutOnKubernetes(ctx context.Context, log io.Writer, b Rollout) (r *r
 	if err := c.Install(ctx); err != nil {
 		return nil, err
 	}
-	p := rolloutPlace{processes: testcluster.Processes, pause: scanPause, log: log, settled: func(ctx context.Context) error { return goneCandidate(ctx, c) }}
+	p := rolloutPlace{processes: kubelet.Processes, pause: scanPause, log: log, settled: func(ctx context.Context) error { return goneCandidate(ctx, c) }}
 	if p.image, err = pushModel(ctx, c, rolloutImage, 1); err != nil {
 		return nil, err
 	}

@@ -165,3 +165,6 @@ func (c *Cluster) KeepLogs() {
 		}
 	}
 }
+
+// Processes finds the processes of a model's pods on the node, by the function's name.
+func Processes(function string) (pids []int) { return testcluster.Processes(function) }

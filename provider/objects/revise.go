@@ -120,7 +120,7 @@ func (w *watcher) rollsOut(ctx context.Context, key string, f *v1alpha1.Function
 		o.Reason, o.Why, again = "Refused", err.Error(), true // It may be accepted later.
 	}
 	if o.Reason == reasonRollingOut || o.Reason == reasonRolledBack {
-		again = w.scaleAccepted(ctx, f)
+		again = scaleAccepted(ctx, w, f)
 	}
 	w.setOutcome(key, o)
 	w.mu.Lock()
@@ -136,7 +136,7 @@ func (w *watcher) rollsOut(ctx context.Context, key string, f *v1alpha1.Function
 
 // scaleAccepted gives the deployment accepted last, which serves while the object's spec is rolled out gradually, the number
 // of instances that the object has.
-func (w *watcher) scaleAccepted(ctx context.Context, f *v1alpha1.Function) (again bool) {
+func scaleAccepted(ctx context.Context, w *watcher, f *v1alpha1.Function) (again bool) {
 	was, ok := w.accepted(f)
 	if !ok || was.Revision != w.revisionOf(f) {
 		return false // Another replica has deployed one since, which the watch brings.

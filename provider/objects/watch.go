@@ -222,7 +222,7 @@ func (w *watcher) sync(ctx context.Context, key string) (again bool) {
 	case !stamped(f, r):
 		// The leader gives it a revision, and the watch brings it again.
 		reason := acceptedReason(f)
-		return (reason == reasonRollingOut || reason == reasonRolledBack) && w.scaleAccepted(ctx, f)
+		return (reason == reasonRollingOut || reason == reasonRolledBack) && scaleAccepted(ctx, w, f)
 	}
 	if w.Leading() && takeBack(ctx, w, key, f, r.Revision) != nil {
 		return true
