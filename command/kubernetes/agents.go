@@ -40,6 +40,9 @@ const (
 // errNoAgent says that a node has no agent that takes models now.
 var errNoAgent = errors.New("the node has no agent that takes models")
 
+// errNotHere says that a content is not on this machine, and that no instance needs it.
+var errNotHere = errors.New("the model is not in the provider's cache")
+
 // spot is a content in a namespace of a node.
 type spot struct{ node, namespace, content string }
 
@@ -47,6 +50,8 @@ type spot struct{ node, namespace, content string }
 type agents struct {
 	// source finds a content on this machine, for a function.
 	source func(ctx context.Context, name, function string) (content.Source, error)
+	// here reports whether it needs no download.
+	here func(name, function string) bool
 	// life ends the sendings, and begin begins each.
 	life   context.Context
 	begin  func(func())
@@ -66,11 +71,12 @@ type sending struct {
 }
 
 func newAgents(
-	life context.Context, begin func(func()), source func(context.Context, string, string) (content.Source, error),
+	life context.Context, begin func(func()), here func(name, function string) bool,
+	source func(context.Context, string, string) (content.Source, error),
 ) *agents {
 	dialer := &net.Dialer{Timeout: agentDial}
 	return &agents{
-		source: source, life: life, begin: begin,
+		source: source, here: here, life: life, begin: begin,
 		client: &http.Client{Transport: &http.Transport{
 			DisableKeepAlives:     true,
 			DialContext:           dialer.DialContext,
@@ -134,8 +140,9 @@ func (a *agents) at(node string) string {
 	return a.addresses[node]
 }
 
-// send begins to bring a content to a node, for a function, or joins the sending that is under way.
-func (a *agents) send(at spot, function string) (*sending, error) {
+// send begins to bring a content to a node, for a function, or joins the sending that is under way. Ahead of instances it
+// downloads nothing: the sending ends with errNotHere.
+func (a *agents) send(at spot, function string, ahead bool) (*sending, error) {
 	address := a.at(at.node)
 	if address == "" {
 		return nil, fmt.Errorf("%s: %w", at.node, errNoAgent)
@@ -147,7 +154,7 @@ func (a *agents) send(at spot, function string) (*sending, error) {
 		s = &sending{done: make(chan struct{})}
 		a.sendings[at] = s
 		a.begin(func() {
-			s.err = a.bring(at, function, address+copies.ModelPath(at.namespace, at.content), s)
+			s.err = a.bring(at, function, address+copies.ModelPath(at.namespace, at.content), ahead, s)
 			a.mu.Lock()
 			delete(a.sendings, at)
 			a.mu.Unlock()
@@ -158,7 +165,7 @@ func (a *agents) send(at spot, function string) (*sending, error) {
 }
 
 // bring brings a content to an agent. It tries again when a connection breaks.
-func (a *agents) bring(at spot, function, to string, s *sending) error {
+func (a *agents) bring(at spot, function, to string, ahead bool, s *sending) error {
 	state, err := content.Ask(a.life, a.client, to)
 	if err != nil {
 		a.mu.Lock()
@@ -168,6 +175,9 @@ func (a *agents) bring(at spot, function, to string, s *sending) error {
 	}
 	if state.Needs == content.NeedsNothing {
 		return nil
+	}
+	if ahead && !a.here(at.content, function) {
+		return errNotHere
 	}
 	from, err := a.source(a.life, at.content, function)
 	if err != nil {

@@ -26,6 +26,7 @@ type aNode struct {
 	root   string
 	source content.Source
 	agents *agents
+	here   bool
 	sends  atomic.Int64
 	puts   atomic.Int64
 }
@@ -55,7 +56,7 @@ func newNode(t *testing.T) *aNode {
 		models.ServeHTTP(w, r)
 	}))
 	var work sync.WaitGroup
-	n.agents = newAgents(life, work.Go, func(context.Context, string, string) (content.Source, error) {
+	n.agents = newAgents(life, work.Go, func(string, string) bool { return n.here }, func(context.Context, string, string) (content.Source, error) {
 		n.sends.Add(1)
 		return n.source, nil
 	})
@@ -76,7 +77,7 @@ func TestAgentsSendOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
-			s, err := n.agents.send(n.spot(), "f.fn")
+			s, err := n.agents.send(n.spot(), "f.fn", false)
 			if err != nil {
 				t.Error(err)
 				return
@@ -90,8 +91,23 @@ func TestAgentsSendOnce(t *testing.T) {
 	if got := n.puts.Load(); got != 2 || n.sends.Load() != 1 {
 		t.Errorf("%d requests for one index and its bytes, %d readings", got, n.sends.Load())
 	}
-	if _, err := n.agents.send(spot{"m", "fn", n.spot().content}, "f.fn"); !errors.Is(err, errNoAgent) {
+	if _, err := n.agents.send(spot{"m", "fn", n.spot().content}, "f.fn", false); !errors.Is(err, errNoAgent) {
 		t.Errorf("a node without an agent: %v", err)
+	}
+}
+
+// Ahead of instances nothing is downloaded.
+func TestAgentsSendAhead(t *testing.T) {
+	n := newNode(t)
+	for _, want := range []error{errNotHere, nil} {
+		s, err := n.agents.send(n.spot(), "f.fn", true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if <-s.done; !errors.Is(s.err, want) {
+			t.Errorf("here: %v, it ends with %v", n.here, s.err)
+		}
+		n.here = true
 	}
 }
 
@@ -100,7 +116,7 @@ func TestAgentsThatAreAway(t *testing.T) {
 	n := newNode(t)
 	good := n.agents.addresses["n"]
 	n.agents.addresses["n"] = "http://127.0.0.1:1"
-	s, err := n.agents.send(n.spot(), "f.fn")
+	s, err := n.agents.send(n.spot(), "f.fn", false)
 	if err != nil {
 		t.Fatal(err)
 	}

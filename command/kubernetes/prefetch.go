@@ -145,7 +145,7 @@ func (u *uris) prefetch(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case r := <-results:
-			if known.ended(r.at, r.err, time.Now()) {
+			if known.ended(r.at, r.err, time.Now()) && !errors.Is(r.err, errNotHere) {
 				u.note(r.at, r.err)
 			}
 		case <-tick.C:
@@ -166,7 +166,7 @@ func (u *uris) prefetch(ctx context.Context) {
 		spots, functions := spotsOf(u.wanted(time.Now()), nodes)
 		for _, at := range known.next(spots, time.Now()) {
 			u.platform.watching.Go(func() {
-				s, err := u.agents.send(at, functions[at])
+				s, err := u.agents.send(at, functions[at], true)
 				if err == nil {
 					<-s.done // Its life is the provider's.
 					err = s.err
@@ -264,7 +264,7 @@ func (u *uris) spotOf(spec cluster.InstanceSpec) (at spot, shares bool) {
 // foresee sends the content of an instance to its node while its pod is being made.
 func (u *uris) foresee(spec cluster.InstanceSpec) {
 	if at, shares := u.spotOf(spec); shares {
-		_, err := u.agents.send(at, spec.Function)
+		_, err := u.agents.send(at, spec.Function, false)
 		if err != nil && !errors.Is(err, errNoAgent) {
 			u.platform.base.Log.Debug().Err(err).Str("node", at.node).Msg("the model is not sent to the node")
 		}

@@ -86,12 +86,16 @@ func (u *uris) toNode(ctx context.Context, client *http.Client, spec cluster.Ins
 	if !shares {
 		return false
 	}
-	s, err := u.agents.send(at, spec.Function)
+	s, err := u.agents.send(at, spec.Function, false)
 	if err != nil {
 		return false
 	}
 	u.show(spec, at.node, s)
-	if !follow(ctx, s, sent) {
+	there := follow(ctx, s, sent)
+	if errors.Is(s.failed(), errNotHere) { // It had begun ahead of this instance.
+		return u.toNode(ctx, client, spec, address, sent)
+	}
+	if !there {
 		if ctx.Err() == nil {
 			u.platform.base.Log.Warn().AnErr("error", s.failed()).Str("node", at.node).Str("instance", string(spec.ID)).
 				Msg("the node does not take the model; the instance is sent it")

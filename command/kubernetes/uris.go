@@ -308,6 +308,12 @@ func (u *uris) source(ctx context.Context, name, function string) (content.Sourc
 	return content.Source{Index: *p.index, Dir: dir}, nil
 }
 
+// isHere reports whether the content of a function is on this machine.
+func (u *uris) isHere(name, function string) bool {
+	p, r := u.find(name, function)
+	return p != nil && u.downloads.Has(r.Function)
+}
+
 // feed implements Feed of [kubernetes.Options]. The leader sends. It also decides how long that may take: it may
 // download the model first, of which the other replicas see nothing, so they give up no instance that waits.
 func (u *uris) feed(ctx context.Context, client *http.Client, spec cluster.InstanceSpec, address string,

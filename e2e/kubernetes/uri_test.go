@@ -3,6 +3,7 @@ package kubernetes_test
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -81,7 +82,21 @@ func TestModelByURI(t *testing.T) {
 	server := serveModel(t, f, copiedModel())
 	state := t.TempDir()
 	arguments := []string{"--lease", "uri", "--model-image", f.base, "--model-sources", "127.0.0.1", "--model-claims", "models=" + filepath.Dir(server.file), "--state", state}
-	f.provider(t, "alone", arguments...)
+	url := f.provider(t, "alone", arguments...)
+	for what, uri := range map[string]string{
+		"wrong sum":  server.URL + "/model.onnx#sha256=" + strings.Repeat("0", 64),
+		"no address": "http://192.0.2.1/model.onnx#sha256=" + server.sum,
+		"no claim":   "pvc://nothing/model.onnx",
+	} {
+		if status, text := f.deployByURI(t, url, "refused", uri); status != http.StatusBadRequest || !strings.Contains(text, "com.openfaas.infer.model") {
+			t.Errorf("%s: %d %s", what, status, text)
+		}
+	}
+	if status, text := f.deployByURI(t, url, "claimed", "pvc://models/model.onnx"); status != http.StatusAccepted {
+		t.Errorf("a mounted claim: %d %s", status, text)
+	}
+	f.kubectl(t, "", "-n", "openfaas-fn", "delete", "function", "claimed")
+
 	uri := server.URL + "/model.onnx"
 	sent := server.gets.Load()
 
@@ -96,21 +111,7 @@ func TestModelByURI(t *testing.T) {
 	f.kubectl(t, "", "-n", "openfaas-fn", "delete", "function", "alone")
 	f.killProvider()
 	arguments = append(arguments, "--copies", "openfaas-fn")
-	url := f.provider(t, "uri", arguments...)
-
-	for what, uri := range map[string]string{
-		"wrong sum":  server.URL + "/model.onnx#sha256=" + strings.Repeat("0", 64),
-		"no address": "http://192.0.2.1/model.onnx#sha256=" + server.sum,
-		"no claim":   "pvc://nothing/model.onnx",
-	} {
-		if status, text := f.deployByURI(t, url, "refused", uri); status != http.StatusBadRequest || !strings.Contains(text, "com.openfaas.infer.model") {
-			t.Errorf("%s: %d %s", what, status, text)
-		}
-	}
-	if status, text := f.deployByURI(t, url, "claimed", "pvc://models/model.onnx"); status != http.StatusAccepted {
-		t.Errorf("a mounted claim: %d %s", status, text)
-	}
-	f.kubectl(t, "", "-n", "openfaas-fn", "delete", "function", "claimed")
+	url = f.provider(t, "uri", arguments...)
 
 	// The node has the model before the first pod is there.
 	f.kubectl(t, fmt.Sprintf(byURI, "first", uri, 0), "apply", "-f", "-")
@@ -178,6 +179,20 @@ func isOnNode(t *testing.T, in instanceOf) {
 	}
 }
 
+// arrival is the time in milliseconds that an instance has waited for its model, by its log.
+func arrival(log string) float64 {
+	for line := range strings.Lines(log) {
+		var said struct {
+			Message string  `json:"message"`
+			Took    float64 `json:"took_ms"`
+		}
+		if json.Unmarshal([]byte(line), &said) == nil && said.Message == "received the model" {
+			return said.Took
+		}
+	}
+	return 0
+}
+
 // grown gives a function with a model by URI one more instance than those known, n in all.
 func (f *fixture) grown(t *testing.T, name, uri string, n int, known []instanceOf) []instanceOf {
 	t.Helper()
@@ -188,8 +203,8 @@ func (f *fixture) grown(t *testing.T, name, uri string, n int, known []instanceO
 		in, err = f.newInstance(t, name, known)
 		return err
 	})
-	t.Logf("instance %d of %s is ready %v after it was asked for, start %.0f ms, of which the model %.0f ms", n, name,
-		time.Since(began).Round(10*time.Millisecond), in.StartMS, in.LoadMS)
+	t.Logf("instance %d of %s is ready %v after it was asked for, start %.0f ms, of which the model %.0f ms and its arrival %.0f ms",
+		n, name, time.Since(began).Round(10*time.Millisecond), in.StartMS, in.LoadMS, arrival(in.log))
 	return append(known, in)
 }
 
