@@ -325,7 +325,9 @@ func (p *platform) serve(ctx context.Context, s *provider.Server, c command.Cont
 	p.watching.Go(func() { p.collect(ctx) })
 	p.watching.Go(func() { p.renew(ctx) })
 	p.watching.Go(func() { p.images.uris.tidy(ctx) })
-	p.watching.Go(func() { p.images.uris.prefetch(ctx) })
+	if p.flags.modelImage != "" {
+		p.watching.Go(func() { p.images.uris.prefetch(ctx) })
+	}
 	if a := p.images.uris.agents; a != nil {
 		p.watching.Go(func() { a.follow(ctx, p.core) })
 	}

@@ -104,7 +104,11 @@ func (m *Models) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	rest, _ := strings.CutPrefix(q.URL.Path, modelsPath)
 	namespace, rest, _ := strings.Cut(rest, "/")
 	name, below, _ := strings.Cut(rest, "/")
-	if !slices.Contains(m.Tidier.Namespaces, namespace) || !content.IsName(name) {
+	if !content.IsName(name) || !strings.HasPrefix("/"+below, content.Path) {
+		http.NotFound(w, q)
+		return
+	}
+	if !slices.Contains(m.Tidier.Namespaces, namespace) {
 		http.Error(w, "this node keeps no models of the namespace "+namespace, http.StatusNotFound)
 		return
 	}
