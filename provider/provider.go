@@ -116,6 +116,11 @@ type Status struct {
 	// Progress says what is being found out about its models, or for what they wait, "" once they
 	// are known.
 	Progress string
+	// Arriving says how much of its model each starting instance has, "" if none is sent one. It is also the Progress of
+	// a function without a ready instance.
+	Arriving string
+	// Rollout says how far the gradual rollout of a later revision is, "" if there is none.
+	Rollout string
 	// Learnt is that of the function which is served or prepared.
 	Learnt string
 }

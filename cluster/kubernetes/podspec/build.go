@@ -71,7 +71,7 @@ func Model(p ModelPlan) (*corev1.Pod, error) {
 		addCopies(&pod.Spec, p)
 	}
 	if p.Content != "" {
-		addContent(&pod.Spec, p.Content)
+		addContent(&pod.Spec, p)
 	}
 	addPair(pod, p.Spec)
 	if p.Certificate {
