@@ -200,7 +200,9 @@ func (p *platform) openControllers(opening context.Context) (command.Controller,
 	if err != nil {
 		return nil, err
 	}
-	byURI := &uris{platform: p, downloads: bundles.NewDownloads(f.Downloads, p.secrets, p.objects.Functions), image: f.modelImage}
+	local, downloads := f.Models(), f.Downloads
+	downloads.Hashed = local.Remember
+	byURI := &uris{platform: p, downloads: bundles.NewDownloads(downloads, p.secrets, p.objects.Functions), image: f.modelImage}
 	p.backend, err = kubernetes.New(opening, kubernetes.Options{
 		Client: p.core, Metrics: p.metrics, Namespaces: nil, Functions: p.objects.Lookup, Profiles: p.profiles,
 		Args: f.instanceArguments, Copies: f.copiesClaim, Local: f.instances.local, Grace: instanceGrace, NodeSelector: f.nodeSelector, Certificate: certificate, Logger: b.Log,
@@ -216,7 +218,6 @@ func (p *platform) openControllers(opening context.Context) (command.Controller,
 	if err != nil {
 		return nil, err
 	}
-	local := f.Models()
 	models := &imageModels{local: local, root: f.imageDir()}
 	p.images = &images{platform: p, models: models, alike: local.Alike, cutter: p.cutter(models), function: p.objects.Lookup}
 	p.images.uris, byURI.models = byURI, models
