@@ -159,6 +159,14 @@ type PatientDispatcher interface {
 	InvokePatiently(ctx context.Context, req *frame.Request, patience time.Duration) (*frame.Response, error)
 }
 
+// LoadDispatcher is a Dispatcher of a function that can take over load from another one at any moment.
+type LoadDispatcher interface {
+	Dispatcher
+	// CountElsewhere counts a request of the function that its candidate has answered. Capacity is planned for it as for
+	// one that came here.
+	CountElsewhere()
+}
+
 // Controller runs functions. Names are full names. Calls for one function never
 // overlap; calls for different functions may.
 type Controller interface {

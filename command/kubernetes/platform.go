@@ -200,7 +200,9 @@ func (p *platform) openControllers(opening context.Context) (command.Controller,
 	if err != nil {
 		return nil, err
 	}
-	byURI := &uris{platform: p, downloads: bundles.NewDownloads(f.Downloads, p.secrets, p.objects.Functions), image: f.modelImage}
+	local, downloads := f.Models(), f.Downloads
+	downloads.Hashed = local.Remember
+	byURI := &uris{platform: p, downloads: bundles.NewDownloads(downloads, p.secrets, p.objects.Functions), image: f.modelImage}
 	byURI.known = func(full string) bool {
 		_, there := p.objects.Lookup(full)
 		return there
@@ -223,7 +225,6 @@ func (p *platform) openControllers(opening context.Context) (command.Controller,
 	if err != nil {
 		return nil, err
 	}
-	local := f.Models()
 	models := &imageModels{local: local, root: f.imageDir()}
 	p.images = &images{platform: p, models: models, alike: local.Alike, cutter: p.cutter(models), function: p.objects.Lookup}
 	p.images.uris, byURI.models = byURI, models
