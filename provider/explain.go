@@ -72,6 +72,9 @@ func withState(of *map[string]string, now Status) *map[string]string {
 	if now.Progress != "" {
 		with[annotation.InferProgress] = shortened(now.Progress)
 	}
+	if now.Sharing != "" {
+		with[annotation.InferSharing] = shortened(now.Sharing)
+	}
 	if now.Learnt != "" {
 		with[annotation.InferLearntShapes] = shortened(now.Learnt)
 	}
@@ -92,6 +95,7 @@ func withoutState(annotations *map[string]string) {
 		delete(*annotations, annotation.InferPlan)
 		delete(*annotations, annotation.InferReach)
 		delete(*annotations, annotation.InferProgress)
+		delete(*annotations, annotation.InferSharing)
 		delete(*annotations, annotation.InferLearntShapes)
 	}
 }

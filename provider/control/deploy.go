@@ -151,3 +151,8 @@ func (c *Controller) Scale(name string, replicas uint64) error {
 		fn.activity.Skip(statsOf(fn).Arrivals)
 	})
 }
+
+// Keep sets the number of instances to keep without load, as a deployment does. Unlike Scale, it stops none.
+func (c *Controller) Keep(name string, replicas uint64) error {
+	return c.Change(name, func(fn *function) { fn.replicas = replicas })
+}
