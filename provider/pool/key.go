@@ -100,7 +100,7 @@ func apart(f *provider.Function, in *annotation.Inference, a Artefact, share str
 // settings is a text that is equal for functions whose instances are planned, started and batched alike. It leaves
 // out what each member keeps: objective, number of instances without load, and who may call.
 func settings(in annotation.Inference) string {
-	in.SLO, in.MinReplicas, in.Share = 0, 0, ""
+	in.SLO, in.Shortest, in.MinReplicas, in.Share = 0, 0, 0, ""
 	in.Access, in.Rate = "", access.Rate{}
 	in.Model, in.Source, in.Canary, in.PercentileStated = "", "", annotation.Canary{}, false
 	return fmt.Sprintf("%+v", in)

@@ -26,6 +26,7 @@ func together(key string, members map[string]*provider.Function, revision uint64
 	f.Inference.Access = ""
 	for _, m := range members {
 		f.Inference.SLO = min(f.Inference.SLO, m.Inference.SLO)
+		f.Inference.Shortest = min(f.Inference.Shortest, m.Inference.Shortest)
 		f.Inference.MinReplicas = max(f.Inference.MinReplicas, m.Inference.MinReplicas)
 		f.Replicas = max(f.Replicas, m.Replicas)
 		f.Restored = f.Restored && m.Restored
@@ -43,6 +44,6 @@ func namespaceOf(f *provider.Function) string {
 
 // same reports whether the controller need not be told of a change of a pool.
 func same(before, after *provider.Function) bool {
-	return before != nil && before.Inference.SLO == after.Inference.SLO && before.Inference.MinReplicas == after.Inference.MinReplicas &&
+	return before != nil && before.Inference.SLO == after.Inference.SLO && before.Inference.Shortest == after.Inference.Shortest && before.Inference.MinReplicas == after.Inference.MinReplicas &&
 		before.Replicas == after.Replicas && before.Deployment.Image == after.Deployment.Image && before.Learnt == after.Learnt
 }
