@@ -153,6 +153,6 @@ func (c *Controller) Scale(name string, replicas uint64) error {
 }
 
 // Keep sets the number of instances to keep without load, as a deployment does. Unlike Scale, it stops none.
-func (c *Controller) Keep(name string, replicas uint64) error {
+func Keep(c *Controller, name string, replicas uint64) error {
 	return c.Change(name, func(fn *function) { fn.replicas = replicas })
 }

@@ -283,7 +283,7 @@ func (d *Dispatcher) admit(c *call) ([]*batch, error) {
 	c.travel = batching.Travel(c.slo)
 	c.deadline = c.arrived.Add(c.slo - c.travel)
 	now := time.Now() // Not c.arrived: the policy's time must not go back.
-	if limit := d.options.QueueLimit; limit > 0 && d.waitingBeside(c) >= limit || !(fairness{d}).admits(now, c) {
+	if limit := d.options.QueueLimit; limit > 0 && waitingBeside(c, d.policy.Waiting()) >= limit || !fair(d, now, c) {
 		d.options.Recorder.AddDrop(metrics.QueueFull)
 		d.refused.Add(1)
 		return nil, ErrQueueFull

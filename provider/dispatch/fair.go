@@ -5,18 +5,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/faas-infer/faas-infer/batching"
+	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider/metrics"
 )
-
-// fairness keeps a function that floods a shared dispatcher from making its neighbours late. A function
-// that waits alone may have any number of requests waiting. While others wait, too, it may have as many as
-// its part of the instances' capacity serves within half of its objective: the other half is left for
-// the executions. Its newest beyond that are refused.
-//
-// For example the instances carry 400 requests/s in batches of 8, and two functions with an objective of
-// 200 ms have requests waiting. Each may have 400 · 0.1 / 2 = 20 waiting.
-type fairness struct{ *Dispatcher }
 
 // owned adds n to the number of the owner's waiting calls.
 func (c *call) owned(n int64) {
@@ -29,49 +22,55 @@ func (c *call) owned(n int64) {
 	}
 }
 
-// waitingBeside is the number of waiting calls that count towards the limit of a call's function. The lock
-// is held.
-func (d *Dispatcher) waitingBeside(c *call) int {
+// waitingBeside is the number of waiting calls that count towards the limit of a call's function: of all, or
+// its owner's.
+func waitingBeside(c *call, all int) int {
 	if c.owner != nil {
 		return int(c.owner.Waiting.Load())
 	}
-	return d.policy.Waiting()
+	return all
 }
 
 // prompt is the number of an owner's waiting requests that may not wait for longer than their objective.
 func prompt(o *frame.Owner) int { return int(o.Waiting.Load() - o.Patient.Load()) }
 
-// admits reports whether an arriving call may wait, and makes room for it. The lock is held.
-func (f fairness) admits(now time.Time, c *call) bool {
-	if c.owner == nil || c.patient || f.up.total == 0 {
+// fair reports whether an arriving call may wait, and makes room for it. It keeps a function that floods a shared
+// dispatcher from making its neighbours late. A function that waits alone may have any number of requests waiting.
+// While others wait, too, it may have as many as its part of the instances' capacity serves within half of its
+// objective: the other half is left for the executions. Its newest beyond that are refused. The lock is held.
+//
+// For example the instances carry 400 requests/s in batches of 8, and two functions with an objective of
+// 200 ms have requests waiting. Each may have 400 · 0.1 / 2 = 20 waiting.
+func fair(d *Dispatcher, now time.Time, c *call) bool {
+	if c.owner == nil || c.patient || d.up.total == 0 {
 		return true
 	}
 	own := prompt(c.owner)
-	others := f.policy.Waiting() - f.waiting.patient - own
+	others := d.policy.Waiting() - d.waiting.patient - own
 	if others == 0 {
 		return true
 	}
-	rate, full := f.capacity()
+	rate, full := capacityOf(d.instances)
 	if own+others < full { // Nobody floods, and counting the functions takes time.
 		return true
 	}
-	waiting := f.byOwner()
+	waiting := byOwner(d.waiting.calls)
 	functions := len(waiting)
 	if own == 0 {
 		functions++
 	}
 	for _, calls := range waiting {
 		if o := calls[0].owner; o == nil || o != c.owner {
-			f.cut(now, calls, allowance(rate, full, calls[0].objective, functions))
+			shorten(d, now, calls, allowance(rate, full, calls[0].objective, functions))
 		}
 	}
 	return own < allowance(rate, full, c.objective, functions)
 }
 
-// capacity returns the rate of requests that the instances serve in full batches, and the number of requests
+// capacityOf returns the rate of requests that the instances serve in full batches, and the number of requests
 // in two such batches of each.
-func (f fairness) capacity() (perSecond float64, full int) {
-	for _, m := range f.instances {
+func capacityOf(instances map[cluster.InstanceID]*instanceState) (perSecond float64, full int) {
+	for _, m := range instances {
 		if !m.up || len(m.Exec) == 0 {
 			continue
 		}
@@ -90,9 +89,9 @@ func allowance(rate float64, full int, objective time.Duration, functions int) i
 }
 
 // byOwner lists the waiting calls that may not wait for longer than their objective, by function.
-func (f fairness) byOwner() map[*frame.Owner][]*call {
+func byOwner(waiting map[batching.RequestID]*call) map[*frame.Owner][]*call {
 	all := map[*frame.Owner][]*call{}
-	for _, c := range f.waiting.calls {
+	for _, c := range waiting {
 		if !c.patient {
 			all[c.owner] = append(all[c.owner], c)
 		}
@@ -100,19 +99,19 @@ func (f fairness) byOwner() map[*frame.Owner][]*call {
 	return all
 }
 
-// cut refuses the newest of a function's waiting calls beyond the allowance.
-func (f fairness) cut(now time.Time, calls []*call, allowed int) {
+// shorten refuses the newest of a function's waiting calls beyond the allowance.
+func shorten(d *Dispatcher, now time.Time, calls []*call, allowed int) {
 	if len(calls) <= allowed {
 		return
 	}
 	slices.SortFunc(calls, func(a, b *call) int { return cmp.Compare(a.id, b.id) })
 	for _, c := range calls[allowed:] {
-		if !f.policy.Cancel(now, c.id) {
+		if !d.policy.Cancel(now, c.id) {
 			continue
 		}
-		f.waiting.take(c.id)
-		f.options.Recorder.AddDrop(metrics.QueueFull)
-		f.refused.Add(1)
+		d.waiting.take(c.id)
+		d.options.Recorder.AddDrop(metrics.QueueFull)
+		d.refused.Add(1)
 		c.answer(signal{err: ErrQueueFull})
 	}
 }

@@ -84,11 +84,11 @@ func apart(f *provider.Function, in *annotation.Inference, a Artefact, share str
 	case in.Variants != "" || in.Auto || in.Accuracy > 0:
 		return "it chooses among variants, and only functions of one model share instances"
 	case in.Partition != "":
-		return annotation.InferPartition + " is set, and a cut model is not shared"
+		return "its model may be cut, and the parts of a cut model are not shared"
 	case in.Shadow != "":
-		return annotation.InferShadow + " is set, and instances with shadows are not shared"
+		return "its instances may have shadows, and these are not shared"
 	case in.Canary.Gradual || strings.HasSuffix(f.Deployment.Service, provider.CandidateSuffix):
-		return annotation.InferCanary + " is set, and a revision that proves itself needs instances of its own"
+		return "its revisions take over step by step, and one that proves itself needs instances of its own"
 	case in.Policy != batching.SharedName:
 		return fmt.Sprintf("its batching policy is %s, and only %s keeps each request's own objective", in.Policy, batching.SharedName)
 	case share == annotation.ShareAll && len(f.Deployment.Secrets) > 0:

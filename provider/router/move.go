@@ -31,7 +31,7 @@ func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider
 	defer c.changing.Lock(f.Name)()
 	d, err := c.deploy(ctx, f, c.place(ctx, f))
 	if err == nil {
-		c.gather(ctx, f)
+		gather(ctx, c, f)
 	}
 	return d, err
 }
@@ -79,14 +79,14 @@ func (c *Controller) put(name string, fn *function) {
 
 // move deploys f in the part of a kind that differs from that of fn.
 func (c *Controller) move(ctx context.Context, fn *function, f *provider.Function, kind cluster.Kind) (provider.Dispatcher, error) {
-	fn, err := c.arrived(ctx, fn, f.Name, kind)
+	fn, err := arrived(ctx, c, fn, f.Name, kind)
 	if err != nil {
 		return nil, err
 	}
 	// The function may still be leaving the kind to which it returns.
 	there := fn.leaving != nil && !fn.leaving.stop()
-	warm := c.warms(fn, f.Name, kind)
-	d, err := c.part(kind).Deploy(ctx, c.warmed(f, kind, warm))
+	warm := warms(c, fn, f.Name, kind)
+	d, err := c.part(kind).Deploy(ctx, warmed(c, f, kind, warm))
 	if err == nil && kind == cluster.Process {
 		if err = c.await(ctx, f.Name); err != nil {
 			there = true
@@ -176,13 +176,13 @@ func (c *Controller) leave(f *provider.Function, kind cluster.Kind, from, next *
 		defer close(l.done)
 		defer cancel()
 		for began := time.Now(); next.before.Load() != nil; {
-			if c.serves(name, way, time.Since(began)) {
+			if canServe(c, name, way, time.Since(began)) {
 				next.before.Store(nil)
 			} else if !backoff.Wait(ctx, moveLook) {
 				return
 			}
 		}
-		c.cool(ctx, f, way)
+		cool(ctx, c, f, way)
 		from.next.Store(next)
 		for began := time.Now(); time.Since(began) < leastStay || from.inFlight.Load() > 0 && time.Since(began) < longestStay; {
 			if !backoff.Wait(ctx, moveLook) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/control"
 	"github.com/faas-infer/faas-infer/provider/pool"
 )
 
@@ -37,15 +38,15 @@ func (p pooled) able(name string) (ready bool, failure string) {
 	return ok && (d.Measured || d.Ready > 0), ""
 }
 
-// at returns the pool of a kind.
-func (c *Controller) at(kind cluster.Kind) *pool.Pool {
+// poolOf returns the pool of a kind.
+func poolOf(c *Controller, kind cluster.Kind) *pool.Pool {
 	return c.pools.At(strings.TrimPrefix(string(kind), string(poolKind)))
 }
 
 // part returns the part of a kind.
 func (c *Controller) part(kind cluster.Kind) part {
 	if isPool(kind) {
-		return pooled{c.at(kind)}
+		return pooled{poolOf(c, kind)}
 	}
 	return c.parts[kind]
 }
@@ -63,7 +64,7 @@ func (c *Controller) place(ctx context.Context, f *provider.Function) cluster.Ki
 }
 
 // gather moves the functions that are alone into the pool which a deployed function shares with them, in the background.
-func (c *Controller) gather(ctx context.Context, f *provider.Function) {
+func gather(ctx context.Context, c *Controller, f *provider.Function) {
 	if c.pools == nil {
 		return
 	}
@@ -72,12 +73,12 @@ func (c *Controller) gather(ctx context.Context, f *provider.Function) {
 		return fn == nil || fn.kind == inPool(key)
 	})
 	for _, name := range join {
-		c.moves.Go(func() { c.join(name) })
+		c.moves.Go(func() { joinPool(c, name) })
 	}
 }
 
-// join moves a function into the pool where it belongs, unless it is there or has been removed.
-func (c *Controller) join(name string) {
+// joinPool moves a function into the pool where it belongs, unless it is there or has been removed.
+func joinPool(c *Controller, name string) {
 	defer c.changing.Lock(name)()
 	fn := c.find(name)
 	if fn == nil || fn.kind != cluster.Model || c.ctx.Err() != nil {
@@ -99,7 +100,7 @@ type way struct {
 }
 
 // arrived returns a function that is to move to a kind, and is not on its way between two others any more.
-func (c *Controller) arrived(ctx context.Context, fn *function, name string, kind cluster.Kind) (*function, error) {
+func arrived(ctx context.Context, c *Controller, fn *function, name string, kind cluster.Kind) (*function, error) {
 	l := fn.leaving
 	if l == nil || l.kind == kind {
 		return fn, nil
@@ -123,7 +124,7 @@ func (c *Controller) arrived(ctx context.Context, fn *function, name string, kin
 
 // warms reports whether an instance must be ready in the part of a kind before a function serves there, because
 // it enters or leaves a pool and has one now.
-func (c *Controller) warms(fn *function, name string, kind cluster.Kind) bool {
+func warms(c *Controller, fn *function, name string, kind cluster.Kind) bool {
 	if kind == cluster.Process || !isPool(kind) && !isPool(fn.kind) {
 		return false
 	}
@@ -132,12 +133,12 @@ func (c *Controller) warms(fn *function, name string, kind cluster.Kind) bool {
 }
 
 // warmed returns the deployment that makes the part of a kind keep an instance until cool, if that is asked.
-func (c *Controller) warmed(f *provider.Function, kind cluster.Kind, warm bool) *provider.Function {
+func warmed(c *Controller, f *provider.Function, kind cluster.Kind, warm bool) *provider.Function {
 	switch {
 	case !warm:
 		return f
 	case isPool(kind):
-		c.at(kind).Warm(f.Name)
+		poolOf(c, kind).Warm(f.Name)
 		return f
 	}
 	with := *f
@@ -145,8 +146,8 @@ func (c *Controller) warmed(f *provider.Function, kind cluster.Kind, warm bool) 
 	return &with
 }
 
-// serves reports whether a function that began its way since can serve where it goes.
-func (c *Controller) serves(name string, way way, since time.Duration) bool {
+// canServe reports whether a function that began its way since can serve where it goes.
+func canServe(c *Controller, name string, way way, since time.Duration) bool {
 	ready, _ := c.part(way.to).able(name)
 	if d, ok := c.part(way.to).Describe(name); way.warm && since < warmWait {
 		return ready && ok && d.Ready > 0
@@ -155,15 +156,15 @@ func (c *Controller) serves(name string, way way, since time.Duration) bool {
 }
 
 // cool ends what warmed has begun.
-func (c *Controller) cool(ctx context.Context, f *provider.Function, way way) {
+func cool(ctx context.Context, c *Controller, f *provider.Function, way way) {
 	if !way.warm {
 		return
 	}
 	var err error
 	if isPool(way.to) {
-		err = c.at(way.to).Cool(ctx, f.Name)
+		err = poolOf(c, way.to).Cool(ctx, f.Name)
 	} else if m, ok := c.parts[way.to].(models); ok {
-		err = m.Keep(f.Name, f.Replicas)
+		err = control.Keep(m.Controller, f.Name, f.Replicas)
 	}
 	if err != nil && ctx.Err() == nil {
 		c.log.Error().Str("function", f.Name).Err(err).Msg("could not say how many instances the function keeps")
