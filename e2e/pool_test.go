@@ -54,13 +54,12 @@ func TestFunctionsShareInstances(t *testing.T) {
 	d.deploy(t, sharing("a", "identity:latest", "10s"))
 	d.awaitAnswer(t, "a")
 	alone := p.instancesOf("a")
-	targets := map[string]load.Target{}
-	for name, rate := range map[string]float64{"a": 60, "b": 40, "c": 20} {
-		target := identityTarget(d.function(name), rate)
+	at := func(name string) load.Target {
+		target := identityTarget(d.function(name), map[string]float64{"a": 60, "b": 40, "c": 20}[name])
 		target.Name = name
-		targets[name] = target
+		return target
 	}
-	first := beside(t, load.Options{Targets: []load.Target{targets["a"]}, Duration: 4 * time.Second, Seed: 1})
+	first := beside(t, load.Options{Targets: []load.Target{at("a")}, Duration: 4 * time.Second, Seed: 1})
 	d.deploy(t, sharing("b", "same:latest", "15s"))
 	d.deploy(t, sharing("c", "identity:latest", "20s"))
 	d.deploy(t, sharing("near", "near:latest", "20s"))
@@ -83,7 +82,7 @@ func TestFunctionsShareInstances(t *testing.T) {
 	t.Run("together", func(t *testing.T) {
 		before := d.counted(t, "a", "b", "c")
 		c := client(t)
-		done := beside(t, load.Options{Targets: []load.Target{targets["a"], targets["b"], targets["c"]}, Duration: 3 * time.Second, Seed: 2})
+		done := beside(t, load.Options{Targets: []load.Target{at("a"), at("b"), at("c")}, Duration: 3 * time.Second, Seed: 2})
 		for range 20 {
 			if a := do(t, c, http.MethodPost, d.function("b"), []byte("{")); a.status != http.StatusBadRequest {
 				t.Fatalf("a bad input: %d %s", a.status, a.body)
@@ -102,9 +101,20 @@ func TestFunctionsShareInstances(t *testing.T) {
 			}
 		}
 	})
+	t.Run("kill", func(t *testing.T) {
+		shared, _ = d.pooled(t, p, "a")
+		d.kill(t)
+		d = p.provider(whole, suite.binary)
+		for _, name := range []string{"a", "b", "c"} {
+			d.awaitAnswer(t, name)
+		}
+		if now, says := d.pooled(t, p, "c"); !overlap(now, shared) {
+			t.Errorf("after the kill the pool has %v, before %v; c says %q", now, shared, says)
+		}
+	})
 	t.Run("update", func(t *testing.T) {
 		var doubles atomic.Int64
-		b := targets["b"]
+		a, b, c := at("a"), at("b"), at("c")
 		b.Verify = func(i int, body []byte) error {
 			switch {
 			case bytes.HasSuffix(body, doubled(i)) && i > 0:
@@ -114,7 +124,7 @@ func TestFunctionsShareInstances(t *testing.T) {
 			}
 			return nil
 		}
-		done := beside(t, load.Options{Targets: []load.Target{targets["a"], b, targets["c"]}, Duration: 4 * time.Second, Seed: 3})
+		done := beside(t, load.Options{Targets: []load.Target{a, b, c}, Duration: 4 * time.Second, Seed: 3})
 		if a := d.put(t, http.MethodPut, sharing("b", "double:latest", "15s")); a.status != http.StatusAccepted {
 			t.Fatalf("update: %d %s", a.status, a.body)
 		}
@@ -133,22 +143,8 @@ func TestFunctionsShareInstances(t *testing.T) {
 			return strings.Contains(says, "a.openfaas-fn") && len(p.instancesOf("b")) == 0
 		})
 	})
-	t.Run("kill", func(t *testing.T) {
-		shared, _ = d.pooled(t, p, "a")
-		d.kill(t)
-		d = p.provider(whole, suite.binary)
-		for _, name := range []string{"a", "b", "c"} {
-			d.awaitAnswer(t, name)
-		}
-		if now, says := d.pooled(t, p, "c"); !overlap(now, shared) {
-			t.Errorf("after the kill the pool has %v, before %v; c says %q", now, shared, says)
-		}
-	})
 	t.Run("removal", func(t *testing.T) {
-		a := targets["a"]
-		a.URL = d.function("a")
-		c := targets["c"]
-		c.URL = d.function("c")
+		a, c := at("a"), at("c")
 		done := beside(t, load.Options{Targets: []load.Target{a, c}, Duration: 3 * time.Second, Seed: 4})
 		d.remove(t, "b")
 		d.remove(t, "c")

@@ -45,8 +45,9 @@ func TestAFloodYieldsToItsNeighbour(t *testing.T) {
 		t.Fatalf("%d requests of the flood were refused while nobody else waited: %v", n, <-errs)
 	}
 	send(neighbour)
+	send(neighbour)
 	// 4 a minute for half of ten minutes and two functions are 10.
-	until("the flood yields", func() bool { return neighbour.Waiting.Load() == 1 && flood.Waiting.Load() == 10 })
+	until("the flood yields", func() bool { return neighbour.Waiting.Load() == 2 && flood.Waiting.Load() == 10 })
 	before := len(errs)
 	send(flood)
 	until("one more is refused", func() bool { return len(errs) > before })

@@ -1,6 +1,7 @@
 package router
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"time"
@@ -102,7 +103,7 @@ func (c *Controller) move(ctx context.Context, fn *function, f *provider.Functio
 	if kind != cluster.Process {
 		next.before.Store(fn.target)
 	}
-	c.log.Info().Str("function", f.Name).Str("kind", string(kind)).Msg("the function changes its kind")
+	c.log.Info().Str("function", f.Name).Str("to", cmp.Or(string(kind), "model")).Msg("the function moves")
 	c.put(f.Name, &function{kind: kind, latest: f, target: next, leaving: c.leave(f, fn.kind, fn.target, next, way{kind, warm})})
 	return next.dispatcher(), nil
 }
