@@ -151,8 +151,3 @@ func (c *Controller) Scale(name string, replicas uint64) error {
 		fn.activity.Skip(statsOf(fn).Arrivals)
 	})
 }
-
-// Keep sets the number of instances to keep without load, as a deployment does. Unlike Scale, it stops none.
-func Keep(c *Controller, name string, replicas uint64) error {
-	return c.Change(name, func(fn *function) { fn.replicas = replicas })
-}

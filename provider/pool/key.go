@@ -5,6 +5,7 @@
 package pool
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -36,14 +37,10 @@ const prefix = "shared-"
 // KeyOf returns a key that is equal for functions that may share instances, "" for a function that shares with
 // nobody. why says why not, "" if the deployment does not ask to share. policy is the provider's default policy.
 func KeyOf(f *provider.Function, a Artefact, policy string) (key, why string) {
-	in := f.Inference
-	share := in.Share
-	if share == "" {
-		share = annotation.DefaultShare
-	}
-	if share == annotation.ShareNone || !in.IsInference {
+	if !asks(f) {
 		return "", ""
 	}
+	in, share := f.Inference, cmp.Or(f.Inference.Share, annotation.DefaultShare)
 	if in.Policy == "" {
 		in.Policy = policy
 	}
@@ -74,6 +71,11 @@ func KeyOf(f *provider.Function, a Artefact, policy string) (key, why string) {
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:8]), ""
+}
+
+// asks reports whether a function asks to share instances.
+func asks(f *provider.Function) bool {
+	return f.Inference.IsInference && cmp.Or(f.Inference.Share, annotation.DefaultShare) != annotation.ShareNone
 }
 
 // apart says why a function that asks to share cannot, "" if it can.

@@ -93,8 +93,8 @@ func TestWhyNotShared(t *testing.T) {
 func TestAPoolKeepsEveryObjective(t *testing.T) {
 	a, b := deployed(t, "a", "n", map[string]string{annotation.SLOLatency: "2s"}), deployed(t, "b", "n", map[string]string{annotation.ScaleMin: "3"})
 	b.Replicas, b.Revision = 3, 7
-	p := together("k", map[string]*provider.Function{a.Name: a, b.Name: b}, 7)
-	if p.Inference.SLO != 200*time.Millisecond || p.Inference.Shortest != 200*time.Millisecond || p.Replicas != 3 || p.Inference.MinReplicas != 3 || p.Revision != 7 {
+	p := together("k", map[string]*provider.Function{a.Name: a, b.Name: b})
+	if p.Inference.SLO != 200*time.Millisecond || p.Inference.Shortest != 200*time.Millisecond || p.Replicas != 3 || p.Inference.MinReplicas != 3 || p.Revision != onlyRevision {
 		t.Errorf("pool %+v", p)
 	}
 	if p.Name != "shared-k.pool.n" || !Is(p.Name) || Is(a.Name) || keyIn(p.Name) != "k" {

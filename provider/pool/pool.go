@@ -28,13 +28,10 @@ type Pool struct {
 	mu        sync.Mutex
 	members   map[string]*member
 	functions map[string]*provider.Function
-	// deployed is what the controller has, nil if it has nothing; revision is the largest number that it had.
+	// deployed is what the controller has, nil if it has nothing.
 	deployed *provider.Function
-	revision uint64
 	// to takes the pool's requests.
 	to provider.PatientDispatcher
-	// warm has the members for which an instance must be ready before they come.
-	warm map[string]bool
 }
 
 var _ provider.SpareController = (*Pool)(nil)
@@ -57,6 +54,11 @@ func (p *Pool) Deploy(ctx context.Context, f *provider.Function) (provider.Dispa
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if f.Warm { // A later change of the pool starts no instance for it.
+		there := *f
+		there.Warm, f = false, &there
+		p.functions[f.Name] = f
+	}
 	m := p.members[f.Name]
 	if m == nil {
 		m = &member{metrics: p.pools.options.Metrics.Function(f.Name), to: p.to}
@@ -70,13 +72,7 @@ func (p *Pool) Deploy(ctx context.Context, f *provider.Function) (provider.Dispa
 // redeploy deploys the pool as its members want it now, unless it is like that. changing is held.
 func (p *Pool) redeploy(ctx context.Context) error {
 	p.mu.Lock()
-	for _, f := range p.functions {
-		p.revision = max(p.revision, f.Revision)
-	}
-	next, before := together(p.key, p.functions, p.revision), p.deployed
-	if len(p.warm) > 0 {
-		next.Replicas = max(1, next.Replicas)
-	}
+	next, before := together(p.key, p.functions), p.deployed
 	p.mu.Unlock()
 	if same(before, next) {
 		return nil
@@ -137,7 +133,6 @@ func (p *Pool) Release(ctx context.Context, name string) error {
 	}
 	delete(p.members, name)
 	delete(p.functions, name)
-	delete(p.warm, name)
 	deployed, left := p.deployed, len(p.functions)
 	if left == 0 {
 		p.deployed, p.to = nil, nil
@@ -185,31 +180,6 @@ func (p *Pool) Scale(name string, replicas uint64) error {
 	p.deployed = &next
 	p.mu.Unlock()
 	return p.pools.controller.Scale(next.Name, next.Replicas)
-}
-
-// Warm makes the pool keep an instance until Cool, because a member comes that has instances.
-func (p *Pool) Warm(name string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.warm == nil {
-		p.warm = map[string]bool{}
-	}
-	p.warm[name] = true
-}
-
-// Cool ends Warm.
-func (p *Pool) Cool(ctx context.Context, name string) error {
-	p.changing.Lock()
-	defer p.changing.Unlock()
-	p.mu.Lock()
-	_, was := p.warm[name]
-	delete(p.warm, name)
-	empty := len(p.functions) == 0
-	p.mu.Unlock()
-	if !was || empty {
-		return nil
-	}
-	return p.redeploy(ctx)
 }
 
 // Restoring implements [provider.Controller]. The controller of the pool is told of all functions at once.

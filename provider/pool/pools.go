@@ -62,25 +62,28 @@ func New(o Options) *Pools {
 // [Pools.Backlog].
 func (p *Pools) Attach(c *control.Controller) { p.controller = c }
 
-// Place returns the key of the pool to which a deployment belongs, "" if it stays alone. A function that may share and
-// finds nobody stays alone until another one comes: see [Pools.Placed].
-func (p *Pools) Place(ctx context.Context, f *provider.Function) (key string) {
-	artefact, err := p.artefact(ctx, f)
-	if err != nil {
-		return "" // The controller refuses the deployment and says why.
+// Place returns the key of those with whom a deployment may share instances, "" for nobody, and whether it goes into
+// their pool now. A function that finds nobody stays alone until another one comes: see [Pools.Placed].
+func (p *Pools) Place(ctx context.Context, f *provider.Function) (key string, now bool) {
+	why := ""
+	if asks(f) {
+		artefact, err := p.artefact(ctx, f)
+		if err != nil {
+			return "", false // The controller refuses the deployment and says why.
+		}
+		key, why = KeyOf(f, artefact, p.options.Policy)
 	}
-	key, why := KeyOf(f, artefact, p.options.Policy)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.whys[f.Name] = why; key == "" {
-		return ""
+	if p.whys[f.Name] = why; why == "" {
+		delete(p.whys, f.Name)
+	}
+	if key == "" {
+		return "", false
 	}
 	full, _ := name(key, namespaceOf(f))
 	at := p.pools[key]
-	if at != nil && len(at.names()) > 0 || p.left[full] || p.others(f.Name, key) {
-		return key
-	}
-	return ""
+	return key, at != nil && len(at.names()) > 0 || p.left[full] || p.others(f.Name, key)
 }
 
 // others reports whether another function has the key. The lock is held.
@@ -93,26 +96,21 @@ func (p *Pools) others(function, key string) bool {
 	return false
 }
 
-// Placed notes that a function was deployed, and lists those that are alone although others may share with them.
-// pooled reports whether a function is in the pool already.
-func (p *Pools) Placed(ctx context.Context, f *provider.Function, pooled func(name, key string) bool) (join []string) {
-	artefact, err := p.artefact(ctx, f)
-	key := ""
-	if err == nil {
-		key, _ = KeyOf(f, artefact, p.options.Policy)
-	}
+// Placed notes that a function with the key of Place was deployed, and lists those that are alone although others may share
+// with them. pooled reports whether a function is in the pool already.
+func (p *Pools) Placed(function, key string, pooled func(name string) bool) (join []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if key == "" {
-		delete(p.keys, f.Name)
+		delete(p.keys, function)
 		return nil
 	}
-	p.keys[f.Name] = key
-	if !p.others(f.Name, key) {
+	p.keys[function] = key
+	if !p.others(function, key) {
 		return nil
 	}
 	for name, k := range p.keys {
-		if k == key && !pooled(name, key) {
+		if k == key && !pooled(name) {
 			join = append(join, name)
 		}
 	}

@@ -91,10 +91,8 @@ func (o ordinary) able(name string) (ready bool, failure string) {
 
 // Controller holds all functions of one provider.
 type Controller struct {
-	parts map[cluster.Kind]part
-	// pools are nil if no functions share instances.
-	pools *pool.Pools
-	log   zerolog.Logger
+	kinds
+	log zerolog.Logger
 	// changing has a lock for each function that is deployed, removed or moved.
 	changing web.KeyedMutex
 
@@ -127,7 +125,7 @@ func New(functions *control.Controller, processes Processes, pools *pool.Pools, 
 }
 
 func newController(models, processes part, log zerolog.Logger) *Controller {
-	c := &Controller{parts: map[cluster.Kind]part{cluster.Model: models, cluster.Process: processes}, functions: map[string]*function{}, log: log}
+	c := &Controller{kinds: kinds{parts: map[cluster.Kind]part{cluster.Model: models, cluster.Process: processes}}, functions: map[string]*function{}, log: log}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c
 }

@@ -30,9 +30,10 @@ const (
 // fails at once, nothing changes.
 func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider.Dispatcher, error) {
 	defer c.changing.Lock(f.Name)()
-	d, err := c.deploy(ctx, f, c.place(ctx, f))
+	kind, key := c.place(ctx, f)
+	d, err := c.deploy(ctx, f, kind)
 	if err == nil {
-		gather(ctx, c, f)
+		c.gather(f.Name, key)
 	}
 	return d, err
 }
@@ -80,14 +81,16 @@ func (c *Controller) put(name string, fn *function) {
 
 // move deploys f in the part of a kind that differs from that of fn.
 func (c *Controller) move(ctx context.Context, fn *function, f *provider.Function, kind cluster.Kind) (provider.Dispatcher, error) {
-	fn, err := arrived(ctx, c, fn, f.Name, kind)
+	fn, err := c.arrived(ctx, fn, f.Name, kind)
 	if err != nil {
 		return nil, err
 	}
 	// The function may still be leaving the kind to which it returns.
 	there := fn.leaving != nil && !fn.leaving.stop()
-	warm := warms(c, fn, f.Name, kind)
-	d, err := c.part(kind).Deploy(ctx, warmed(c, f, kind, warm))
+	warm := c.warms(fn, f.Name, kind)
+	with := *f
+	with.Warm = warm
+	d, err := c.part(kind).Deploy(ctx, &with)
 	if err == nil && kind == cluster.Process {
 		if err = c.await(ctx, f.Name); err != nil {
 			there = true
@@ -95,7 +98,7 @@ func (c *Controller) move(ctx context.Context, fn *function, f *provider.Functio
 	}
 	if err != nil {
 		if there {
-			c.put(f.Name, &function{kind: fn.kind, latest: fn.latest, target: fn.target, leaving: c.leave(f, kind, fn.leavingTarget(), fn.target, way{to: fn.kind})})
+			c.put(f.Name, &function{kind: fn.kind, latest: fn.latest, target: fn.target, leaving: c.leave(f.Name, kind, fn.leavingTarget(), fn.target, way{to: fn.kind})})
 		}
 		return nil, err
 	}
@@ -104,7 +107,7 @@ func (c *Controller) move(ctx context.Context, fn *function, f *provider.Functio
 		next.before.Store(fn.target)
 	}
 	c.log.Info().Str("function", f.Name).Str("to", cmp.Or(string(kind), "model")).Msg("the function moves")
-	c.put(f.Name, &function{kind: kind, latest: f, target: next, leaving: c.leave(f, fn.kind, fn.target, next, way{kind, warm})})
+	c.put(f.Name, &function{kind: kind, latest: f, target: next, leaving: c.leave(f.Name, fn.kind, fn.target, next, way{kind, warm})})
 	return next.dispatcher(), nil
 }
 
@@ -169,21 +172,19 @@ func (l *leaving) stop() (gone bool) {
 // leave removes a function from the controller of a kind in the background. As soon as
 // the kind to which it goes can serve, it passes requests from one target to the next. When from
 // has nothing in flight, it releases the function.
-func (c *Controller) leave(f *provider.Function, kind cluster.Kind, from, next *target, way way) *leaving {
-	name := f.Name
+func (c *Controller) leave(name string, kind cluster.Kind, from, next *target, way way) *leaving {
 	ctx, cancel := context.WithCancel(c.ctx)
 	l := &leaving{kind: kind, target: from, cancel: cancel, done: make(chan struct{})}
 	c.moves.Go(func() {
 		defer close(l.done)
 		defer cancel()
 		for began := time.Now(); next.before.Load() != nil; {
-			if canServe(c, name, way, time.Since(began)) {
+			if c.canServe(name, way, time.Since(began)) {
 				next.before.Store(nil)
 			} else if !backoff.Wait(ctx, moveLook) {
 				return
 			}
 		}
-		cool(ctx, c, f, way)
 		from.next.Store(next)
 		for began := time.Now(); time.Since(began) < leastStay || from.inFlight.Load() > 0 && time.Since(began) < longestStay; {
 			if !backoff.Wait(ctx, moveLook) {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/provider"
-	"github.com/faas-infer/faas-infer/provider/control"
 	"github.com/faas-infer/faas-infer/provider/pool"
 )
 
@@ -38,53 +37,57 @@ func (p pooled) able(name string) (ready bool, failure string) {
 	return ok && (d.Measured || d.Ready > 0), ""
 }
 
-// poolOf returns the pool of a kind.
-func poolOf(c *Controller, kind cluster.Kind) *pool.Pool {
-	return c.pools.At(strings.TrimPrefix(string(kind), string(poolKind)))
+// kinds has the part of each kind.
+type kinds struct {
+	parts map[cluster.Kind]part
+	// pools are nil if no functions share instances.
+	pools *pool.Pools
 }
 
 // part returns the part of a kind.
-func (c *Controller) part(kind cluster.Kind) part {
-	if isPool(kind) {
-		return pooled{poolOf(c, kind)}
+func (k *kinds) part(kind cluster.Kind) part {
+	if key, is := strings.CutPrefix(string(kind), string(poolKind)); is {
+		return pooled{k.pools.At(key)}
 	}
-	return c.parts[kind]
+	return k.parts[kind]
 }
 
-// place returns the kind of the part for a deployment.
-func (c *Controller) place(ctx context.Context, f *provider.Function) cluster.Kind {
-	kind := Kind(f)
-	if c.pools == nil || kind != cluster.Model {
-		return kind
+// place returns the kind of the part for a deployment, and the key of those with whom it may share instances.
+func (k *kinds) place(ctx context.Context, f *provider.Function) (kind cluster.Kind, key string) {
+	kind = Kind(f)
+	if k.pools == nil || kind != cluster.Model {
+		return kind, ""
 	}
-	if key := c.pools.Place(ctx, f); key != "" {
-		return inPool(key)
+	key, now := k.pools.Place(ctx, f)
+	if now {
+		kind = inPool(key)
 	}
-	return kind
+	return kind, key
 }
 
-// gather moves the functions that are alone into the pool which a deployed function shares with them, in the background.
-func gather(ctx context.Context, c *Controller, f *provider.Function) {
+// gather moves the functions that are alone into the pool with a key, which a deployed function shares with them, in
+// the background.
+func (c *Controller) gather(function, key string) {
 	if c.pools == nil {
 		return
 	}
-	join := c.pools.Placed(ctx, f, func(name, key string) bool {
+	join := c.pools.Placed(function, key, func(name string) bool {
 		fn := c.find(name)
 		return fn == nil || fn.kind == inPool(key)
 	})
 	for _, name := range join {
-		c.moves.Go(func() { joinPool(c, name) })
+		c.moves.Go(func() { c.joinPool(name) })
 	}
 }
 
 // joinPool moves a function into the pool where it belongs, unless it is there or has been removed.
-func joinPool(c *Controller, name string) {
+func (c *Controller) joinPool(name string) {
 	defer c.changing.Lock(name)()
 	fn := c.find(name)
 	if fn == nil || fn.kind != cluster.Model || c.ctx.Err() != nil {
 		return
 	}
-	kind := c.place(c.ctx, fn.latest)
+	kind, _ := c.place(c.ctx, fn.latest)
 	if kind == fn.kind {
 		return
 	}
@@ -100,7 +103,7 @@ type way struct {
 }
 
 // arrived returns a function that is to move to a kind, and is not on its way between two others any more.
-func arrived(ctx context.Context, c *Controller, fn *function, name string, kind cluster.Kind) (*function, error) {
+func (c *Controller) arrived(ctx context.Context, fn *function, name string, kind cluster.Kind) (*function, error) {
 	l := fn.leaving
 	if l == nil || l.kind == kind {
 		return fn, nil
@@ -124,49 +127,19 @@ func arrived(ctx context.Context, c *Controller, fn *function, name string, kind
 
 // warms reports whether an instance must be ready in the part of a kind before a function serves there, because
 // it enters or leaves a pool and has one now.
-func warms(c *Controller, fn *function, name string, kind cluster.Kind) bool {
+func (k *kinds) warms(fn *function, name string, kind cluster.Kind) bool {
 	if kind == cluster.Process || !isPool(kind) && !isPool(fn.kind) {
 		return false
 	}
-	d, ok := c.part(fn.kind).Describe(name)
+	d, ok := k.part(fn.kind).Describe(name)
 	return ok && d.Ready > 0
 }
 
-// warmed returns the deployment that makes the part of a kind keep an instance until cool, if that is asked.
-func warmed(c *Controller, f *provider.Function, kind cluster.Kind, warm bool) *provider.Function {
-	switch {
-	case !warm:
-		return f
-	case isPool(kind):
-		poolOf(c, kind).Warm(f.Name)
-		return f
-	}
-	with := *f
-	with.Replicas = max(1, f.Replicas)
-	return &with
-}
-
 // canServe reports whether a function that began its way since can serve where it goes.
-func canServe(c *Controller, name string, way way, since time.Duration) bool {
-	ready, _ := c.part(way.to).able(name)
-	if d, ok := c.part(way.to).Describe(name); way.warm && since < warmWait {
+func (k *kinds) canServe(name string, way way, since time.Duration) bool {
+	ready, _ := k.part(way.to).able(name)
+	if d, ok := k.part(way.to).Describe(name); way.warm && since < warmWait {
 		return ready && ok && d.Ready > 0
 	}
 	return ready
-}
-
-// cool ends what warmed has begun.
-func cool(ctx context.Context, c *Controller, f *provider.Function, way way) {
-	if !way.warm {
-		return
-	}
-	var err error
-	if isPool(way.to) {
-		err = poolOf(c, way.to).Cool(ctx, f.Name)
-	} else if m, ok := c.parts[way.to].(models); ok {
-		err = control.Keep(m.Controller, f.Name, f.Replicas)
-	}
-	if err != nil && ctx.Err() == nil {
-		c.log.Error().Str("function", f.Name).Err(err).Msg("could not say how many instances the function keeps")
-	}
 }
