@@ -11,6 +11,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/annotation"
 	"github.com/faas-infer/faas-infer/provider/async/spare"
 	"github.com/faas-infer/faas-infer/provider/control"
 	"github.com/faas-infer/faas-infer/provider/keeper"
@@ -112,6 +113,17 @@ func (p *Pool) full() string {
 	defer p.mu.Unlock()
 	if p.deployed == nil {
 		return ""
+	}
+	return p.deployed.Name
+}
+
+// Logs is the name by which the logs of a member's instances are kept. Members of other namespaces do not see
+// each other's lines.
+func (p *Pool) Logs(name string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.deployed == nil || p.members[name] == nil || p.deployed.Inference.Share == annotation.ShareAll {
+		return name
 	}
 	return p.deployed.Name
 }

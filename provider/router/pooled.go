@@ -65,6 +65,16 @@ func (k *kinds) place(ctx context.Context, f *provider.Function) (kind cluster.K
 	return kind, key
 }
 
+// Logs is the name by which the logs of a function's instances are kept: that of its pool if it shares them.
+func (c *Controller) Logs(function string) string {
+	if fn := c.find(function); fn != nil {
+		if p, is := c.part(fn.kind).(pooled); is {
+			return p.Pool.Logs(function)
+		}
+	}
+	return function
+}
+
 // gather moves the functions that are alone into the pool with a key, which a deployed function shares with them, in
 // the background.
 func (c *Controller) gather(function, key string) {
