@@ -280,6 +280,11 @@ func (p *Pool) Watch(name string) (provider.Watched, bool) {
 	return w, ok
 }
 
+// Variants implements [provider.VariantController].
+func (p *Pool) Variants(string) ([]provider.Variant, bool) {
+	return p.pools.controller.Variants(p.full())
+}
+
 // Plan implements [provider.PlanningController].
 func (p *Pool) Plan(ctx context.Context, name string, slo time.Duration, rate float64) (provider.WhatIf, error) {
 	return control.Plan(ctx, p.pools.controller, p.full(), slo, rate)

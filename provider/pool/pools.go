@@ -41,7 +41,8 @@ type Pools struct {
 	controller *control.Controller
 	left       map[string]bool
 
-	mu    sync.Mutex
+	mu sync.Mutex
+	// pools stay after their last member has gone: another one may be on its way.
 	pools map[string]*Pool
 	// keys has the functions that may share by their full names, whys why the others may not.
 	keys, whys map[string]string
