@@ -14,7 +14,9 @@ import (
 // functionLogs reads functions' output from the log files of the local backend.
 type functionLogs struct {
 	files *logs.Store
-	log   zerolog.Logger
+	// name returns the name by which the logs of a function's instances are kept; nil for its own.
+	name func(function string) string
+	log  zerolog.Logger
 }
 
 var _ provider.LogSource = functionLogs{}
@@ -26,6 +28,9 @@ const pendingLines = 256
 // Query implements [provider.LogSource].
 func (f functionLogs) Query(ctx context.Context, q openfaas.Request) (<-chan openfaas.Message, error) {
 	function := provider.FullName(q.Name, q.Namespace)
+	if f.name != nil {
+		function = f.name(function)
+	}
 	var since time.Time
 	if q.Since != nil {
 		since = *q.Since

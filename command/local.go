@@ -100,7 +100,7 @@ func (machine) Open(ctx context.Context, b Base) (p Parts, err error) {
 		return p, err
 	}
 	p.Store, p.Secrets, p.Controller, p.Nodes = kept, secrets, controller, backend.Nodes
-	p.Logs, p.FunctionUser, p.Fetcher = functionLogs{files: backend.Logs(), log: b.Log}, sandbox.FunctionUser, found.Downloads
+	p.Logs, p.FunctionUser, p.Fetcher = functionLogs{files: backend.Logs(), name: controller.Logs, log: b.Log}, sandbox.FunctionUser, found.Downloads
 	p.Defaults = bundles.Dir(f.bundles).Defaults
 	p.Build, p.Upload, p.PublicKey = builder, builder.Upload, http.HandlerFunc(build.PublicKey)
 	return p, nil

@@ -32,6 +32,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider/children"
 	"github.com/faas-infer/faas-infer/provider/control"
 	"github.com/faas-infer/faas-infer/provider/latency"
+	"github.com/faas-infer/faas-infer/provider/pool"
 	"github.com/faas-infer/faas-infer/provider/processes"
 	"github.com/faas-infer/faas-infer/provider/router"
 	"github.com/faas-infer/faas-infer/provider/store"
@@ -140,10 +141,19 @@ func (f *ProviderFlags) control(ctx context.Context, b Base, models, ordinary cl
 	o.Shadows = control.ShadowsOn(ctx, localPlatform(b, found.Children, beside))
 	o.Devices = found.Children.GPUs(machine.GPUs().Inventory, nil)
 	o.Profiles, o.Corrections, o.Histories = kept, kept, kept
+	left, err := models.Instances(ctx)
+	if err != nil {
+		return nil, err
+	}
+	pools := pool.New(pool.Options{
+		Bundles: found, Secrets: secrets, Hash: o.Models.Hash, Metrics: b.Metrics, Logger: b.Log, Policy: f.policy, Instances: left,
+	})
+	o.Bundles, o.Backlog = pools.Bundles(), pools.Backlog(o.Backlog)
 	m, err := control.New(ctx, o)
 	if err != nil {
 		return nil, err
 	}
+	pools.Attach(m)
 	p, err := processes.New(ctx, processes.Options{
 		Backend: ordinary, Bundles: bundles.Dir(f.bundles), Validate: validate, Secrets: secrets, Metrics: b.Metrics, Logger: b.Log, Decisions: b.Decisions,
 		ColdWait: f.coldWait, QueueLimit: f.queueLimit, BodyTimeout: f.bodyTimeout, Tick: tick, DrainGrace: f.drain, StopGrace: grace,
@@ -151,7 +161,7 @@ func (f *ProviderFlags) control(ctx context.Context, b Base, models, ordinary cl
 	if err != nil {
 		return nil, errors.Join(err, m.Close(ctx))
 	}
-	return router.New(m, p, b.Log), nil
+	return router.New(m, p, pools, b.Log), nil
 }
 
 // ControlOptions returns the options of the controller of models that the flags determine.

@@ -77,6 +77,9 @@ func withState(of *map[string]string, now Status) *map[string]string {
 	if now.Rollout != "" {
 		with[annotation.InferRollout] = now.Rollout
 	}
+	if now.Sharing != "" {
+		with[annotation.InferSharing] = shortened(now.Sharing)
+	}
 	if now.Learnt != "" {
 		with[annotation.InferLearntShapes] = shortened(now.Learnt)
 	}
@@ -98,6 +101,7 @@ func withoutState(annotations *map[string]string) {
 		delete(*annotations, annotation.InferReach)
 		delete(*annotations, annotation.InferProgress)
 		delete(*annotations, annotation.InferRollout)
+		delete(*annotations, annotation.InferSharing)
 		delete(*annotations, annotation.InferLearntShapes)
 	}
 }

@@ -81,6 +81,8 @@ type Function struct {
 	// Learnt are the sizes of its model's free dimensions that a request has taught, as
 	// [annotation.InferShapes] would say them, "" if none has.
 	Learnt string
+	// Warm: its requests are answered elsewhere until it has an instance, so one starts at once. It is not stored.
+	Warm bool
 	// Promoted: it was a candidate and takes the place of an earlier revision.
 	Promoted bool
 }
@@ -111,6 +113,9 @@ type Status struct {
 	Slight  bool
 	// Plan says how its model is cut over several instances, "" if it is not.
 	Plan string
+	// Sharing says with which functions it shares instances and what part of their use is its own, or why
+	// with none; "" if it does not ask for that.
+	Sharing string
 	// Reach says for which sizes of requests its objective holds, "" if they have one size.
 	Reach string
 	// Progress says what is being found out about its models, or for what they wait, "" once they
@@ -184,7 +189,7 @@ type Controller interface {
 	// Scale sets the number of instances to keep even without load.
 	Scale(name string, replicas uint64) error
 	// Restoring is called after a restart, before functions are deployed. missing reports
-	// whether a function of the store is still to be deployed. Its instances keep running
+	// whether a function of the store is still to be deployed, and for "" whether any is. Its instances keep running
 	// although the controller does not know it yet. missing may be called with locks held.
 	Restoring(missing func(function string) bool)
 	// Status returns false if the controller does not know the function.

@@ -160,7 +160,12 @@ func (r *restoration) find(name string) *deployed {
 	return r.missing[name]
 }
 
-func (r *restoration) isMissing(name string) bool { return r.find(name) != nil }
+func (r *restoration) isMissing(name string) bool {
+	if name == "" {
+		return len(r.in("")) > 0
+	}
+	return r.find(name) != nil
+}
 
 // in returns the functions of a namespace, "" for all, that are not back yet, in any order.
 func (r *restoration) in(namespace string) []*deployed {

@@ -264,7 +264,7 @@ func (p *platform) openControllers(opening context.Context) (command.Controller,
 	if err := p.followOperators(opening); err != nil {
 		return nil, errors.Join(err, p.control.Close(opening))
 	}
-	return p.shared(o.Replica, router.New(p.control, ordinary{p.ordinary, p.images}, b.Log)), nil
+	return p.shared(o.Replica, router.New(p.control, ordinary{p.ordinary, p.images}, nil, b.Log)), nil
 }
 
 // followOperators imports the operators' profiles that the cluster has. Models' times on the nodes' GPUs

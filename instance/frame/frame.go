@@ -30,6 +30,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -107,6 +108,20 @@ type Request struct {
 	Sink io.Writer
 	// Trace collects the times of a sampled request, nil for the others. The frame does not have it.
 	Trace *Trace
+	// Owner is the function that the request belongs to if several share its dispatcher, otherwise nil.
+	// The frame does not have it.
+	Owner *Owner
+}
+
+// Owner is one of the functions that share a dispatcher. Only the dispatcher changes the counters.
+type Owner struct {
+	// Name is the function's name without its namespace. Clients call the model by it.
+	Name string
+	// Queued, if not nil, gets how long a request waited for its batch, and the request's trace.
+	Queued func(d time.Duration, t *Trace)
+	// Waiting is the number of its requests that no instance has yet, Patient that of those among them
+	// that may wait for longer than their objective.
+	Waiting, Patient atomic.Int64
 }
 
 // Response is one member's answer.
@@ -122,6 +137,9 @@ type Response struct {
 	Revision uint64
 	// Late: the answer came after the request's objective. The dispatcher sets it, too.
 	Late bool
+	// Used is the request's part of its batch's execution: the time divided by the requests. The dispatcher
+	// sets it, too.
+	Used time.Duration
 }
 
 // Overhead returns the maximum number of bytes that a frame needs in addition to its members'

@@ -32,7 +32,7 @@ func (m *Model) openInference(r frame.Request, parts []string) (*Call, frame.Res
 	case len(parts) < 2 || parts[0] != "models":
 		return nil, Failure(http.StatusNotFound, fmt.Errorf("the Open Inference Protocol has no route %s", r.Path))
 	case !m.known(parts[1]):
-		return nil, m.unknown(parts[1])
+		return nil, m.unknown(r, parts[1])
 	}
 	rest := parts[2:]
 	if len(rest) >= 2 && rest[0] == "versions" {

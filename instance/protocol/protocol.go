@@ -140,7 +140,7 @@ func (m *Model) Decode(r frame.Request) (*Call, frame.Response) {
 		return m.tensorFlow(r, parts[1:])
 	default:
 		return nil, Failure(http.StatusNotFound, fmt.Errorf(
-			"there is no %s here; send requests to /, /v2/models/%s/infer or /v1/models/%s:predict", r.Path, m.Name, m.Name))
+			"there is no %s here; send requests to /, /v2/models/%s/infer or /v1/models/%s:predict", r.Path, m.calledBy(r), m.calledBy(r)))
 	}
 	return m.decodePost(r, decode)
 }
@@ -203,8 +203,8 @@ func (m *Model) calledBy(r frame.Request) string {
 	return cmp.Or(r.Header.Get(frame.ModelHeader), m.Name)
 }
 
-func (m *Model) unknown(name string) frame.Response {
-	return Failure(http.StatusNotFound, fmt.Errorf("there is no model %q here; this is %q", name, m.Name))
+func (m *Model) unknown(r frame.Request, name string) frame.Response {
+	return Failure(http.StatusNotFound, fmt.Errorf("there is no model %q here; this is %q", name, m.calledBy(r)))
 }
 
 // assemble puts the inputs of a request into the model's order and checks them.

@@ -26,7 +26,7 @@ func (m *Model) tensorFlow(r frame.Request, parts []string) (*Call, frame.Respon
 	end, verb, _ := strings.Cut(parts[last], ":")
 	parts[last] = end
 	if !m.known(parts[1]) {
-		return nil, m.unknown(parts[1])
+		return nil, m.unknown(r, parts[1])
 	}
 	rest := parts[2:]
 	if len(rest) >= 2 && rest[0] == "versions" {

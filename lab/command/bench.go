@@ -31,7 +31,7 @@ command prints a table, or one object with --json.`,
 	}
 	c.AddCommand(
 		newDataplaneCommand(), newFrontdoorCommand(), newThroughputCommand(), newColdstartCommand(), newModelsBenchCommand(),
-		newSharingCommand(), newMemoryCommand(), newFunctionsCommand(), newConsoleCommand(),
+		newSharingCommand(), newSharingQueueCommand(), newMemoryCommand(), newFunctionsCommand(), newConsoleCommand(),
 		newRestartCommand(), newRolloutBenchCommand(), newAsyncBenchCommand(), newBatchModelCommand(),
 		newFaultsCommand(), newKeepCommand(), newTakeMemoryCommand(), newFrontCommand(),
 		newSpinCommand(), newPythonBenchCommand(), newPeersCommand(), newAttainmentCommand(),
@@ -200,6 +200,22 @@ func newSharingCommand() *cobra.Command {
 		return bench.Sharing(ctx, o, model)
 	})
 	c.Flags().StringVar(&model, "model", "resnet-50", "an architecture of faas-infer model make")
+	return c
+}
+
+func newSharingQueueCommand() *cobra.Command {
+	q := bench.DefaultQueue
+	c := benchCommand(&cobra.Command{
+		Use:     "sharing-queue",
+		Short:   "Compare functions of one model that share instances and batches with the same that do not",
+		Example: `  faas-infer-lab bench sharing-queue --duration 3m`,
+	}, func(ctx context.Context, o rig.Options) (*report.Report, error) {
+		return bench.SharingQueue(ctx, o, q)
+	})
+	c.Flags().IntVar(&q.Functions, "functions", q.Functions, "number of functions, spread over the models")
+	c.Flags().StringSliceVar(&q.Models, "models", q.Models, "architectures of faas-infer model make")
+	c.Flags().DurationVar(&q.Duration, "duration", q.Duration, "how long requests are sent, to each of the two")
+	c.Flags().Uint64Var(&q.Seed, "seed", q.Seed, "seed of the arrivals")
 	return c
 }
 

@@ -85,6 +85,13 @@ const (
 	// compute rows of their batches (AsyFunc): "off", the default; or "auto" where that is the cheapest
 	// way to serve more.
 	InferShadow = "com.openfaas.infer.shadow"
+	// InferShare says with whom the function shares instances and batches: "none"; "namespace" for the
+	// functions of its namespace that serve the same model in the same way; or "all" for those of every
+	// namespace that say so, too. [DefaultShare] if absent.
+	InferShare = "com.openfaas.infer.share"
+	// InferSharing is in a function's status with whom it shares instances, or why with nobody. In a
+	// deployment it is ignored.
+	InferSharing = "com.openfaas.infer.sharing"
 	// InferAccess names a secret of the function's namespace with the keys of those who may call it,
 	// for [access.Parse]. Without it, and without one for the namespace, anybody may. It is an
 	// annotation of a namespace, too. It fits every function.
@@ -156,6 +163,14 @@ func SetObjective(annotations map[string]string, latency string) { annotations[S
 // ShadowAuto is the value of InferShadow beside "off".
 const ShadowAuto = "auto"
 
+// The values of InferShare, and the one that counts if it is absent.
+const (
+	ShareNone      = "none"
+	ShareNamespace = "namespace"
+	ShareAll       = "all"
+	DefaultShare   = ShareNone
+)
+
 // The values of InferPartition beside "off".
 const (
 	PartitionAuto    = "auto"
@@ -211,7 +226,8 @@ const (
 var knownKeys = map[string][]string{
 	"com.openfaas.slo.": {SLOLatency, SLOLatencyMin, SLOPercentile},
 	"com.openfaas.infer.": {InferAccess, InferCanary, InferCanaryDifferent, InferCanaryMargin, InferCanaryMirror, InferCanaryTimeout,
-		InferDevice, InferHedge, InferImage, InferKeepAlive, InferMaxBatch, InferMaxShapes, InferModel, InferPartition, InferPartitionInstances, InferPolicy, InferRate, InferShadow, InferShapes, InferWeight},
+		InferDevice, InferHedge, InferImage, InferKeepAlive, InferMaxBatch, InferMaxShapes, InferModel, InferPartition, InferPartitionInstances, InferPolicy, InferRate,
+		InferShadow, InferShapes, InferShare, InferWeight},
 }
 
 // scaleKeys lists the keys of scaling. Other keys below com.openfaas.scale. belong to other
@@ -275,6 +291,8 @@ type Inference struct {
 	// ScaleTargetProportion of the deployment. 0: load does not scale the function.
 	ScaleType   string
 	ScaleTarget float64
+	// Share is InferShare, "" if absent.
+	Share string
 	// Access is InferAccess, "" for none. Rate is InferRate, the zero value for none.
 	Access string
 	Rate   access.Rate
@@ -503,6 +521,11 @@ func (in *Inference) set(key, value string) (err error) {
 		in.Weight, err = weight(key, value)
 	case InferHedge:
 		in.Once, err = off(key, value)
+	case InferShare:
+		in.Share = value
+		if all := []string{ShareNone, ShareNamespace, ShareAll}; !slices.Contains(all, value) {
+			err = &Error{Key: key, Value: value, Why: "it must be one of " + strings.Join(all, ", "), Example: ShareNamespace}
+		}
 	case InferAccess:
 		in.Access, err = secretWithKeys(value)
 	case InferRate:

@@ -86,12 +86,14 @@ func modelInPath(path string) (name, rest string) {
 
 // ask returns what a request to the function asks. A model's name in its path counts, unless it
 // is the function's. The instances only know the
-// function's name, so ask puts it there, and the asked name into the header: the answer has it.
+// function's name, so ask puts it there, and the asked name into the header: the answer has it. So it
+// does with the name of a function that shares the instances with others.
 func (c *classifier) ask(req *frame.Request, classes *variant.Classes) (variant.Requirement, error) {
 	r, err := asked(req.Header)
 	if err != nil {
 		return r, err
 	}
+	c.rename(req)
 	switch name, rest := modelInPath(req.Path); {
 	case name == "" || name == c.service:
 	case classes.Has(name):
@@ -100,13 +102,31 @@ func (c *classifier) ask(req *frame.Request, classes *variant.Classes) (variant.
 		}
 		r.Model = name
 		req.Path = req.Path[:len("/v2/models/")] + c.service + rest
-		if req.Header == nil {
-			req.Header = http.Header{}
-		}
-		req.Header[modelHeader] = []string{name}
+		req.Header = called(req.Header, name)
 	case len(classes.Offers()) > 1: // An instance names its function only.
 		unknown := variant.Requirement{Query: variant.Query{Model: web.Clip(name)}}
 		return r, web.Refuse(http.StatusNotFound, "%s; in a path, %s stands for all of them", classes.Unmet(unknown), c.service)
 	}
 	return r, nil
+}
+
+// rename puts the name that the instances know into the path of a request to one of several functions that
+// share them. The name of that function goes into the header.
+func (c *classifier) rename(req *frame.Request) {
+	if req.Owner == nil || len(req.Header[modelHeader]) > 0 {
+		return
+	}
+	if name, rest := modelInPath(req.Path); name == req.Owner.Name {
+		req.Path = req.Path[:len("/v2/models/")] + c.service + rest
+	}
+	req.Header = called(req.Header, req.Owner.Name)
+}
+
+// called returns the headers of a request with the name by which its answer calls the model.
+func called(h http.Header, name string) http.Header {
+	if h == nil {
+		h = http.Header{}
+	}
+	h[modelHeader] = []string{name}
+	return h
 }

@@ -108,7 +108,10 @@ func (c *classifier) classify(req *frame.Request, asks variant.Requirement, clas
 		}
 		return classes, &web.Error{Status: http.StatusServiceUnavailable, After: time.Minute, Text: "the function's requests ask for too many different things; name a variant in " + modelHeader}
 	}
-	req.Class, req.Objective = uint8(number), asks.Latency
+	req.Class = uint8(number)
+	if asks.Latency > 0 {
+		req.Objective = asks.Latency
+	}
 	req.Beyond = asks.Latency > 0 && asks.Latency < time.Duration(c.shortest.Load())
 	return classes, nil
 }

@@ -60,6 +60,9 @@ type function struct {
 	running  []scaling.Running
 	executed []dispatch.Executed
 
+	// warmed is the latest deployment with [provider.Function.Warm] that has had an instance.
+	warmed *provider.Function
+
 	// number spreads the examinations of functions at rest.
 	number int
 	rest   rest

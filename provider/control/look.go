@@ -191,6 +191,9 @@ func (c *Controller) look(now time.Time, fn *function) scaling.Function {
 	fn.running = f.Instances
 	c.pairs.look(now, fn, &f)
 	fn.setLoad(now, &f, stats, busy, c.options.Cold, c.options.Tick)
+	if fn.awaitsFirst() {
+		f.Min = max(1, f.Min)
+	}
 	addBacklog(c, fn, &f, now, stats)
 	fn.load = f.Rate
 	c.interference.follow(now, fn, f.Rate, c.nodes)
@@ -282,6 +285,14 @@ func (fn *function) wake() {
 	if fn.scaledToZero {
 		fn.scaledToZero, fn.replicas = false, max(fn.replicas, uint64(fn.Inference.MinReplicas))
 	}
+}
+
+// awaitsFirst reports whether a deployment whose requests are answered elsewhere has not had an instance yet.
+func (fn *function) awaitsFirst() bool {
+	if fn.Warm && slices.ContainsFunc(fn.Sorted(), (*instance).serves) {
+		fn.warmed = fn.Function
+	}
+	return fn.Warm && fn.warmed != fn.Function
 }
 
 // deal gives INFless' batching policy the part of the load for each instance (r_i, §3.2).

@@ -52,6 +52,7 @@ func InvokeSpare(c *Controller, name string, req *frame.Request) (*frame.Respons
 	}
 	classifier := fn.classing.classifier
 	asks := classifier.current.Load().Binding(variant.Requirement{})
+	classifier.rename(req)
 	resp, err := dispatch.InvokeSpare(fn.dispatcher, req)
 	if err == nil {
 		err = classifier.name(resp, asks)

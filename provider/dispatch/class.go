@@ -69,6 +69,7 @@ func (w *waiting) add(c *call) {
 	if c.patient {
 		w.patient++
 	}
+	c.owned(1)
 }
 
 // take removes a call and returns it.
@@ -79,6 +80,7 @@ func (w *waiting) take(id batching.RequestID) *call {
 	if c.patient {
 		w.patient--
 	}
+	c.owned(-1)
 	return c
 }
 

@@ -149,6 +149,7 @@ type call struct {
 	// request is nil once the call has its answer: the caller then gives back the memory of
 	// the body, and the call's batch may go on for long.
 	request  *frame.Request
+	owner    *frame.Owner
 	class    uint8
 	arrived  time.Time
 	deadline time.Time
@@ -228,7 +229,7 @@ func (d *Dispatcher) InvokePatiently(ctx context.Context, request *frame.Request
 	if patience == 0 {
 		d.prompt.Add(1)
 	}
-	c := &call{ctx: ctx, request: request, class: request.Class, arrived: time.Now().Add(-request.Waited), slo: patience, patient: patience > 0, orphaned: request.Waited > 0, beyond: request.Beyond, look: d.sizes.lookAt(request), signal: make(chan signal, 1)}
+	c := &call{ctx: ctx, request: request, owner: request.Owner, class: request.Class, arrived: time.Now().Add(-request.Waited), slo: patience, patient: patience > 0, orphaned: request.Waited > 0, beyond: request.Beyond, look: d.sizes.lookAt(request), signal: make(chan signal, 1)}
 	batches, err := d.admit(c)
 	if err != nil {
 		return nil, err
@@ -277,15 +278,16 @@ func (d *Dispatcher) admit(c *call) ([]*batch, error) {
 		d.options.Recorder.AddDrop(metrics.Closed)
 		return nil, ErrClosed
 	}
-	if d.options.QueueLimit > 0 && d.policy.Waiting() >= d.options.QueueLimit {
-		d.options.Recorder.AddDrop(metrics.QueueFull)
-		d.refused.Add(1)
-		return nil, ErrQueueFull
-	}
 	c.objective = cmp.Or(c.request.Objective, d.options.SLO)
 	c.slo += c.objective
 	c.travel = batching.Travel(c.slo)
 	c.deadline = c.arrived.Add(c.slo - c.travel)
+	now := time.Now() // Not c.arrived: the policy's time must not go back.
+	if limit := d.options.QueueLimit; limit > 0 && waitingBeside(c, d.policy.Waiting()) >= limit || !fair(d, now, c) {
+		d.options.Recorder.AddDrop(metrics.QueueFull)
+		d.refused.Add(1)
+		return nil, ErrQueueFull
+	}
 	if c.cold = d.up.of[c.class] == 0; c.cold {
 		parked := d.parked.of[c.class] > 0
 		if d.problem.Refuse && !parked {
@@ -301,7 +303,6 @@ func (d *Dispatcher) admit(c *call) ([]*batch, error) {
 	if t := c.request.Trace; t != nil { // Under the lock: another goroutine may lead its batch.
 		t.Queued, t.Cold = c.arrived, c.cold
 	}
-	now := time.Now() // Not c.arrived: the policy's time must not go back.
 	if c.cold {
 		d.start.begin(c.class, now)
 	}

@@ -83,7 +83,11 @@ func (f *flight) lead(own *call) (mine signal) {
 		return f.mine
 	}
 	for _, c := range f.calls {
-		f.d.options.Recorder.ObserveQueue(max(0, f.sent.Sub(c.arrived)), c.request.Trace)
+		waited := max(0, f.sent.Sub(c.arrived))
+		f.d.options.Recorder.ObserveQueue(waited, c.request.Trace)
+		if c.owner != nil && c.owner.Queued != nil {
+			c.owner.Queued(waited, c.request.Trace)
+		}
 	}
 	f.rest = f.calls
 	return f.run(own)
@@ -305,6 +309,7 @@ func (f *flight) land(own *call) error {
 	f.record(len(part), took.time, traced)
 	for i, c := range part {
 		responses[i].Instance, responses[i].Variant, responses[i].Revision = string(f.instance), f.variant, f.revision
+		responses[i].Used = took.time / time.Duration(len(part))
 		f.answer(c, own, signal{response: &responses[i], took: took.time})
 	}
 	return nil

@@ -1,11 +1,13 @@
 // Package router puts the controllers of the two kinds of functions behind one
 // [provider.Controller]: functions with a latency objective, whose instances run models, and
 // ordinary functions, whose instances run processes. It splits one backend between the two
-// controllers, and moves a function when an update changes its kind. It neither scales
+// controllers, and moves a function when an update changes its kind, or when it begins or ends to share
+// instances with others ([pool.Pool]). It neither scales
 // functions nor dispatches requests. Begin with Controller.Deploy in move.go.
 package router
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -18,6 +20,8 @@ import (
 	"github.com/faas-infer/faas-infer/provider/async/spare"
 	"github.com/faas-infer/faas-infer/provider/control"
 	"github.com/faas-infer/faas-infer/provider/keeper"
+	"github.com/faas-infer/faas-infer/provider/pool"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 var _ provider.Controller = (*Controller)(nil)
@@ -87,8 +91,10 @@ func (o ordinary) able(name string) (ready bool, failure string) {
 
 // Controller holds all functions of one provider.
 type Controller struct {
-	parts map[cluster.Kind]part
-	log   zerolog.Logger
+	kinds
+	log zerolog.Logger
+	// changing has a lock for each function that is deployed, removed or moved.
+	changing web.KeyedMutex
 
 	mu        sync.Mutex
 	functions map[string]*function
@@ -100,7 +106,9 @@ type Controller struct {
 
 // function says which part has a function. It is immutable: a deployment replaces it.
 type function struct {
+	// kind is that of the part, for a pool [inPool].
 	kind   cluster.Kind
+	latest *provider.Function
 	target *target
 	// leaving is its removal from the other kind's controller, nil if it never
 	// was there.
@@ -109,12 +117,15 @@ type function struct {
 
 // New returns a controller in front of the two. If both use a backend, give them the two views
 // of [Split].
-func New(functions *control.Controller, processes Processes, log zerolog.Logger) *Controller {
-	return newController(models{functions}, ordinary{processes}, log)
+// Functions share instances in the pools, which run on the first one; nil if none do.
+func New(functions *control.Controller, processes Processes, pools *pool.Pools, log zerolog.Logger) *Controller {
+	c := newController(models{functions}, ordinary{processes}, log)
+	c.pools = pools
+	return c
 }
 
 func newController(models, processes part, log zerolog.Logger) *Controller {
-	c := &Controller{parts: map[cluster.Kind]part{cluster.Model: models, cluster.Process: processes}, functions: map[string]*function{}, log: log}
+	c := &Controller{kinds: kinds{parts: map[cluster.Kind]part{cluster.Model: models, cluster.Process: processes}}, functions: map[string]*function{}, log: log}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c
 }
@@ -162,25 +173,29 @@ func (c *Controller) find(name string) *function {
 // in returns the part that has a function, that of models if none has it.
 func (c *Controller) in(name string) part {
 	if fn := c.find(name); fn != nil {
-		return c.parts[fn.kind]
+		return c.part(fn.kind)
 	}
 	return c.parts[cluster.Model]
 }
 
 // Remove implements [provider.Controller].
 func (c *Controller) Remove(ctx context.Context, name string) error {
+	defer c.changing.Lock(name)()
 	fn := c.find(name)
 	if fn == nil {
 		return nil
 	}
 	var err error
 	if fn.leaving != nil && !fn.leaving.stop() {
-		err = c.parts[fn.leaving.kind].Release(ctx, name)
+		err = c.part(fn.leaving.kind).Release(ctx, name)
 	}
 	c.mu.Lock()
 	delete(c.functions, name)
 	c.mu.Unlock()
-	return errors.Join(err, c.parts[fn.kind].Remove(ctx, name))
+	if c.pools != nil {
+		c.pools.Forget(name)
+	}
+	return errors.Join(err, c.part(fn.kind).Remove(ctx, name))
 }
 
 // Scale implements [provider.Controller].
@@ -190,13 +205,22 @@ func (c *Controller) Scale(name string, replicas uint64) error {
 
 // Restoring implements [provider.Controller].
 func (c *Controller) Restoring(missing func(function string) bool) {
+	if c.pools != nil {
+		missing = c.pools.Restoring(missing)
+	}
 	for _, p := range c.parts {
 		p.Restoring(missing)
 	}
 }
 
 // Status implements [provider.Controller].
-func (c *Controller) Status(name string) (provider.Status, bool) { return c.in(name).Status(name) }
+func (c *Controller) Status(name string) (provider.Status, bool) {
+	s, ok := c.in(name).Status(name)
+	if ok && c.pools != nil {
+		s.Sharing = cmp.Or(s.Sharing, c.pools.Why(name))
+	}
+	return s, ok
+}
 
 // Variants implements [provider.VariantController].
 func (c *Controller) Variants(name string) ([]provider.Variant, bool) {

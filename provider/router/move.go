@@ -1,6 +1,7 @@
 package router
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"time"
@@ -28,11 +29,22 @@ const (
 // until the new one can, and then answers its requests before it goes. If the new kind
 // fails at once, nothing changes.
 func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider.Dispatcher, error) {
-	fn, kind := c.find(f.Name), Kind(f)
-	if fn != nil && fn.kind != kind {
-		return c.move(ctx, fn, f)
+	defer c.changing.Lock(f.Name)()
+	kind, key := c.place(ctx, f)
+	d, err := c.deploy(ctx, f, kind)
+	if err == nil {
+		c.gather(f.Name, key)
 	}
-	d, err := c.parts[kind].Deploy(ctx, f)
+	return d, err
+}
+
+// deploy deploys a function in the part of a kind. Its lock is held.
+func (c *Controller) deploy(ctx context.Context, f *provider.Function, kind cluster.Kind) (provider.Dispatcher, error) {
+	fn := c.find(f.Name)
+	if fn != nil && fn.kind != kind {
+		return c.move(ctx, fn, f, kind)
+	}
+	d, err := c.part(kind).Deploy(ctx, f)
 	if err != nil {
 		return nil, err
 	}
@@ -44,19 +56,21 @@ func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider
 			c.log.Error().Str("function", f.Name).Err(err).Msg("could not remove what is left of the function's other kind")
 		}
 	}
+	next := &function{kind: kind, latest: f, target: fn.target, leaving: fn.leaving}
 	if fn.target == nil || fn.target.Dispatcher != d {
-		fn = &function{kind: kind, target: &target{Dispatcher: d}, leaving: fn.leaving}
+		next.target = &target{Dispatcher: d}
 	}
+	fn = next
 	c.put(f.Name, fn)
 	return fn.target.dispatcher(), nil
 }
 
 // other returns the other kind.
 func other(kind cluster.Kind) cluster.Kind {
-	if kind == cluster.Model {
-		return cluster.Process
+	if kind == cluster.Process {
+		return cluster.Model
 	}
-	return cluster.Model
+	return cluster.Process
 }
 
 func (c *Controller) put(name string, fn *function) {
@@ -65,12 +79,18 @@ func (c *Controller) put(name string, fn *function) {
 	c.functions[name] = fn
 }
 
-// move deploys f, whose kind differs from that of fn.
-func (c *Controller) move(ctx context.Context, fn *function, f *provider.Function) (provider.Dispatcher, error) {
-	kind := Kind(f)
+// move deploys f in the part of a kind that differs from that of fn.
+func (c *Controller) move(ctx context.Context, fn *function, f *provider.Function, kind cluster.Kind) (provider.Dispatcher, error) {
+	fn, err := c.arrived(ctx, fn, f.Name, kind)
+	if err != nil {
+		return nil, err
+	}
 	// The function may still be leaving the kind to which it returns.
 	there := fn.leaving != nil && !fn.leaving.stop()
-	d, err := c.parts[kind].Deploy(ctx, f)
+	warm := c.warms(fn, f.Name, kind)
+	with := *f
+	with.Warm = warm
+	d, err := c.part(kind).Deploy(ctx, &with)
 	if err == nil && kind == cluster.Process {
 		if err = c.await(ctx, f.Name); err != nil {
 			there = true
@@ -78,16 +98,16 @@ func (c *Controller) move(ctx context.Context, fn *function, f *provider.Functio
 	}
 	if err != nil {
 		if there {
-			c.put(f.Name, &function{kind: fn.kind, target: fn.target, leaving: c.leave(f.Name, kind, fn.leavingTarget(), fn.target)})
+			c.put(f.Name, &function{kind: fn.kind, latest: fn.latest, target: fn.target, leaving: c.leave(f.Name, kind, fn.leavingTarget(), fn.target, way{to: fn.kind})})
 		}
 		return nil, err
 	}
 	next := &target{Dispatcher: d}
-	if kind == cluster.Model {
+	if kind != cluster.Process {
 		next.before.Store(fn.target)
 	}
-	c.log.Info().Str("function", f.Name).Str("kind", string(kind)).Msg("the function changes its kind")
-	c.put(f.Name, &function{kind: kind, target: next, leaving: c.leave(f.Name, fn.kind, fn.target, next)})
+	c.log.Info().Str("function", f.Name).Str("to", cmp.Or(string(kind), "model")).Msg("the function moves")
+	c.put(f.Name, &function{kind: kind, latest: f, target: next, leaving: c.leave(f.Name, fn.kind, fn.target, next, way{kind, warm})})
 	return next.dispatcher(), nil
 }
 
@@ -150,16 +170,16 @@ func (l *leaving) stop() (gone bool) {
 }
 
 // leave removes a function from the controller of a kind in the background. As soon as
-// the other kind can serve, it passes requests from one target to the next. When from
+// the kind to which it goes can serve, it passes requests from one target to the next. When from
 // has nothing in flight, it releases the function.
-func (c *Controller) leave(name string, kind cluster.Kind, from, next *target) *leaving {
+func (c *Controller) leave(name string, kind cluster.Kind, from, next *target, way way) *leaving {
 	ctx, cancel := context.WithCancel(c.ctx)
 	l := &leaving{kind: kind, target: from, cancel: cancel, done: make(chan struct{})}
 	c.moves.Go(func() {
 		defer close(l.done)
 		defer cancel()
-		for next.before.Load() != nil {
-			if ready, _ := c.parts[cluster.Model].able(name); ready {
+		for began := time.Now(); next.before.Load() != nil; {
+			if c.canServe(name, way, time.Since(began)) {
 				next.before.Store(nil)
 			} else if !backoff.Wait(ctx, moveLook) {
 				return
@@ -172,7 +192,7 @@ func (c *Controller) leave(name string, kind cluster.Kind, from, next *target) *
 			}
 		}
 		l.gone = true
-		if err := c.parts[kind].Release(ctx, name); err != nil {
+		if err := c.part(kind).Release(ctx, name); err != nil {
 			c.log.Error().Str("function", name).Err(err).Msg("could not remove all of a function from its former kind")
 		}
 	})

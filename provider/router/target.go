@@ -30,10 +30,11 @@ func (t *target) Invoke(ctx context.Context, req *frame.Request) (*frame.Respons
 func (t *target) InvokePatiently(ctx context.Context, req *frame.Request, patience time.Duration) (*frame.Response, error) {
 	// Count the request first: leave then waits for requests that saw next unset.
 	t.inFlight.Add(1)
-	defer t.inFlight.Add(-1)
 	if next := t.next.Load(); next != nil {
+		t.inFlight.Add(-1)
 		return next.InvokePatiently(ctx, req, patience)
 	}
+	defer t.inFlight.Add(-1)
 	if before := t.before.Load(); before != nil {
 		return before.InvokePatiently(ctx, req, patience)
 	}

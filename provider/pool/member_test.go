@@ -1,0 +1,74 @@
+package pool
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/faas-infer/faas-infer/instance/frame"
+	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/provider/dispatch"
+	"github.com/faas-infer/faas-infer/provider/metrics"
+	"github.com/faas-infer/faas-infer/provider/web"
+)
+
+// lastRequest is a dispatcher that answers every request, or fails it, and remembers the last one.
+type lastRequest struct {
+	got *frame.Request
+	err error
+}
+
+func (d *lastRequest) Invoke(ctx context.Context, req *frame.Request) (*frame.Response, error) {
+	return d.InvokePatiently(ctx, req, 0)
+}
+
+func (d *lastRequest) InvokePatiently(_ context.Context, req *frame.Request, _ time.Duration) (*frame.Response, error) {
+	if d.got = req; d.err != nil {
+		return nil, d.err
+	}
+	return &frame.Response{Status: http.StatusOK, Header: http.Header{web.RevisionHeader: {"1"}}, Revision: onlyRevision, Used: time.Second}, nil
+}
+
+// A member's request has the member's objective, unless it states its own; its answer has the member's revision.
+func TestAMembersRequests(t *testing.T) {
+	f := deployed(t, "a", "n", map[string]string{annotation.SLOLatency: "2s"})
+	f.Revision = 7
+	to := &lastRequest{}
+	m := &member{metrics: metrics.New(prometheus.NewRegistry()).Function(f.Name), to: to}
+	m.function.Store(f)
+	resp, err := m.Invoke(t.Context(), &frame.Request{})
+	if err != nil || resp.Revision != 7 || resp.Header.Get(web.RevisionHeader) != "7" {
+		t.Errorf("answered %+v, %v", resp, err)
+	}
+	if to.got.Objective != 2*time.Second || to.got.Owner != &m.owner {
+		t.Errorf("the dispatcher got %+v", to.got)
+	}
+	if _, err := m.Invoke(t.Context(), &frame.Request{Objective: time.Second}); err != nil || to.got.Objective != time.Second {
+		t.Errorf("a request of its own objective has %v, %v", to.got.Objective, err)
+	}
+	if used := m.use.lately(time.Now()); used < 1.9 || used > 2 {
+		t.Errorf("two requests used %v s", used)
+	}
+	m.gone.Store(true)
+	to.got = nil
+	if _, err := m.Invoke(t.Context(), &frame.Request{}); !errors.Is(err, dispatch.ErrClosed) || to.got != nil {
+		t.Errorf("a removed member answers %v", err)
+	}
+}
+
+// Each refusal of the shared dispatcher counts for the member with its reason.
+func TestReasonsOfRefusals(t *testing.T) {
+	for err, want := range map[error]metrics.Reason{
+		dispatch.ErrLate: metrics.Late, dispatch.ErrQueueFull: metrics.QueueFull, dispatch.ErrCold: metrics.NoInstance,
+		web.NewProblem("no room", false).Answer(dispatch.ErrCold): metrics.NoInstance, dispatch.ErrInstanceLost: metrics.InstanceLost,
+		context.Canceled: metrics.Canceled, dispatch.ErrClosed: metrics.Closed, web.Refuse(http.StatusBadRequest, "bad"): "",
+	} {
+		if got := reasonOf(err); got != want {
+			t.Errorf("%v counts as %q, want %q", err, got, want)
+		}
+	}
+}

@@ -1,0 +1,56 @@
+package pool
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/annotation"
+)
+
+// onlyRevision is the revision of every pool: members whose instances would differ have another pool, so an instance fits
+// whatever comes, also after a restart.
+const onlyRevision = 1
+
+// together returns the function that answers for the members, at least one. Its objective is the shortest of theirs, so
+// its capacity keeps each of them, and it keeps as many instances without load as the member that asks for the most. It
+// counts as much as all of them against other functions. Everything else is equal, by their key.
+func together(key string, members map[string]*provider.Function) *provider.Function {
+	names := slices.Sorted(maps.Keys(members))
+	like := slices.MinFunc(names, func(a, b string) int { // The choice must not change when members come in another order.
+		return cmp.Compare(members[a].Deployment.Image, members[b].Deployment.Image)
+	})
+	f := *members[like]
+	namespace := namespaceOf(&f)
+	f.Name, f.Deployment.Service = name(key, namespace)
+	f.Deployment.Namespace = namespace
+	f.Deployment.Labels, f.Deployment.Annotations = nil, nil // The name has them, as far as instances depend on them.
+	f.Revision, f.Hash, f.BackTo, f.Promoted = onlyRevision, key, 0, false
+	f.Inference.Access = ""
+	f.Inference.Weight = 0
+	for _, m := range members {
+		f.Inference.Weight += cmp.Or(m.Inference.Weight, 1)
+		f.Inference.SLO = min(f.Inference.SLO, m.Inference.SLO)
+		f.Inference.Shortest = min(f.Inference.Shortest, m.Inference.Shortest)
+		f.Inference.MinReplicas = max(f.Inference.MinReplicas, m.Inference.MinReplicas)
+		f.Replicas = max(f.Replicas, m.Replicas)
+		f.Restored, f.Warm = f.Restored && m.Restored, f.Warm || m.Warm
+	}
+	return &f
+}
+
+// namespaceOf is the namespace in a pool's name: "all" if its members may be of any.
+func namespaceOf(f *provider.Function) string {
+	if f.Inference.Share == annotation.ShareAll {
+		return annotation.ShareAll
+	}
+	return f.Deployment.Namespace
+}
+
+// same reports whether the controller need not be told of a change of a pool.
+func same(before, after *provider.Function) bool {
+	return before != nil && !after.Warm && before.Inference.SLO == after.Inference.SLO && before.Inference.Shortest == after.Inference.Shortest && before.Inference.MinReplicas == after.Inference.MinReplicas &&
+		before.Inference.Weight == after.Inference.Weight &&
+		before.Replicas == after.Replicas && before.Deployment.Image == after.Deployment.Image && before.Learnt == after.Learnt
+}

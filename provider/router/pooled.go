@@ -1,0 +1,155 @@
+package router
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/pool"
+)
+
+// poolKind begins the kind of functions in a pool; the pool's key follows.
+const poolKind cluster.Kind = "pool "
+
+// warmWait is how long a function that comes into a pool waits for an instance there. There may be no room
+// for one before the function's own instances go.
+const warmWait = 10 * time.Second
+
+// inPool is the kind of the functions in the pool with a key.
+func inPool(key string) cluster.Kind { return poolKind + cluster.Kind(key) }
+
+func isPool(kind cluster.Kind) bool { return strings.HasPrefix(string(kind), string(poolKind)) }
+
+// pooled is the part of the members of one pool.
+type pooled struct{ *pool.Pool }
+
+var (
+	_ part                        = pooled{}
+	_ provider.WatchedController  = pooled{}
+	_ provider.PlanningController = pooled{}
+	_ provider.SpareController    = pooled{}
+)
+
+func (p pooled) able(name string) (ready bool, failure string) {
+	d, ok := p.Describe(name)
+	return ok && (d.Measured || d.Ready > 0), ""
+}
+
+// kinds has the part of each kind.
+type kinds struct {
+	parts map[cluster.Kind]part
+	// pools are nil if no functions share instances.
+	pools *pool.Pools
+}
+
+// part returns the part of a kind.
+func (k *kinds) part(kind cluster.Kind) part {
+	if key, is := strings.CutPrefix(string(kind), string(poolKind)); is {
+		return pooled{k.pools.At(key)}
+	}
+	return k.parts[kind]
+}
+
+// place returns the kind of the part for a deployment, and the key of those with whom it may share instances.
+func (k *kinds) place(ctx context.Context, f *provider.Function) (kind cluster.Kind, key string) {
+	kind = Kind(f)
+	if k.pools == nil || kind != cluster.Model {
+		return kind, ""
+	}
+	key, now := k.pools.Place(ctx, f)
+	if now {
+		kind = inPool(key)
+	}
+	return kind, key
+}
+
+// Logs is the name by which the logs of a function's instances are kept: that of its pool if it shares them.
+func (c *Controller) Logs(function string) string {
+	if fn := c.find(function); fn != nil {
+		if p, is := c.part(fn.kind).(pooled); is {
+			return p.Pool.Logs(function)
+		}
+	}
+	return function
+}
+
+// gather moves the functions that are alone into the pool with a key, which a deployed function shares with them, in
+// the background.
+func (c *Controller) gather(function, key string) {
+	if c.pools == nil {
+		return
+	}
+	join := c.pools.Placed(function, key, func(name string) bool {
+		fn := c.find(name)
+		return fn == nil || fn.kind == inPool(key)
+	})
+	for _, name := range join {
+		c.moves.Go(func() { c.joinPool(name) })
+	}
+}
+
+// joinPool moves a function into the pool where it belongs, unless it is there or has been removed.
+func (c *Controller) joinPool(name string) {
+	defer c.changing.Lock(name)()
+	fn := c.find(name)
+	if fn == nil || fn.kind != cluster.Model || c.ctx.Err() != nil {
+		return
+	}
+	kind, _ := c.place(c.ctx, fn.latest)
+	if kind == fn.kind {
+		return
+	}
+	if _, err := c.deploy(c.ctx, fn.latest, kind); err != nil && c.ctx.Err() == nil {
+		c.log.Warn().Str("function", name).Err(err).Msg("the function goes on without sharing instances")
+	}
+}
+
+// way is a function's way to another part. warm: it had instances, so one must be ready there before it serves.
+type way struct {
+	to   cluster.Kind
+	warm bool
+}
+
+// arrived returns a function that is to move to a kind, and is not on its way between two others any more.
+func (c *Controller) arrived(ctx context.Context, fn *function, name string, kind cluster.Kind) (*function, error) {
+	l := fn.leaving
+	if l == nil || l.kind == kind {
+		return fn, nil
+	}
+	if fn.target.before.Load() == nil { // Only its last requests are still there.
+		select {
+		case <-l.done:
+			return fn, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	if l.stop() {
+		return fn, nil
+	}
+	// It serves still where it was, and goes on from there.
+	back := &function{kind: l.kind, latest: fn.latest, target: l.target}
+	c.put(name, back)
+	return back, c.part(fn.kind).Release(ctx, name)
+}
+
+// warms reports whether an instance must be ready in the part of a kind before a function serves there, because
+// it enters or leaves a pool and has one now.
+func (k *kinds) warms(fn *function, name string, kind cluster.Kind) bool {
+	if kind == cluster.Process || !isPool(kind) && !isPool(fn.kind) {
+		return false
+	}
+	d, ok := k.part(fn.kind).Describe(name)
+	return ok && d.Ready > 0
+}
+
+// canServe reports whether a function that began its way since can serve where it goes.
+func (k *kinds) canServe(name string, way way, since time.Duration) bool {
+	ready, _ := k.part(way.to).able(name)
+	if d, ok := k.part(way.to).Describe(name); way.warm && since < warmWait {
+		return ready && ok && d.Ready > 0
+	}
+	return ready
+}
