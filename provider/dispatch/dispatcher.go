@@ -385,7 +385,7 @@ func (d *Dispatcher) act(now time.Time) []*batch {
 		for i, id := range a.Dispatch {
 			calls[i] = d.waiting.take(id)
 		}
-		batches = append(batches, d.batch(now, receiver(d, a.Instance), a.Instance, calls))
+		batches = append(batches, d.batch(now, receiver(d.instances, a.Instance), a.Instance, calls))
 	}
 	d.arm(now)
 	return batches
@@ -404,11 +404,11 @@ func (d *Dispatcher) batch(now time.Time, m *instanceState, stream cluster.Insta
 }
 
 // receiver returns the instance to which the policy sends a batch.
-func receiver(d *Dispatcher, stream cluster.InstanceID) *instanceState {
-	if m, ok := d.instances[stream]; ok {
+func receiver(instances map[cluster.InstanceID]*instanceState, stream cluster.InstanceID) *instanceState {
+	if m, ok := instances[stream]; ok {
 		return m
 	}
-	return d.instances[batching.InstanceOf(stream)]
+	return instances[batching.InstanceOf(stream)]
 }
 
 // predicted returns how long an instance with the times exec takes for n requests, in as
