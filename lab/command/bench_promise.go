@@ -3,6 +3,7 @@ package command
 import (
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -55,6 +56,7 @@ and totals by way. It takes some minutes.`,
 	f := c.Flags()
 	f.BoolVar(&asJSON, "json", false, "print one JSON object")
 	f.IntVar(&b.Requests, "requests", 100_000, "requests of each scenario")
+	f.DurationVar(&b.Least, "least", 10*time.Minute, "least simulated time of each scenario")
 	f.Float64SliceVar(&b.Percentiles, "percentile", []float64{95, 99, 99.9}, "stated percentiles")
 	f.StringVar(&b.Only, "only", "", "simulate only the scenarios whose names match this regular expression")
 	f.StringSliceVar(&b.Ways, "way", nil, "ways to compare (default: all)")

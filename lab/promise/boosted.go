@@ -129,17 +129,17 @@ func split(x []features, left []float64, cuts [len(features{})][]float64, q floa
 
 // boosted predicts the logarithm of measured over predicted time by an ensemble that is fitted again and again.
 type boosted struct {
-	profile *profiler.Profile
-	q       float64
-	model   *ensemble
-	x       []features
-	y       []float64
-	recent  float64
-	fresh   int
+	prediction
+	q      float64
+	model  *ensemble
+	x      []features
+	y      []float64
+	recent float64
+	fresh  int
 }
 
 func newBoosted(p *profiler.Profile, quantile float64) *boosted {
-	return &boosted{profile: assumed(p), q: quantile}
+	return &boosted{prediction: newPrediction(assumed(p)), q: quantile}
 }
 
 func (b *boosted) at(batch int, on profiler.Share) features {
@@ -148,10 +148,7 @@ func (b *boosted) at(batch int, on profiler.Share) features {
 
 func (b *boosted) Observe(_ time.Time, seen []correction.Observation) {
 	for _, o := range seen {
-		predicted, ok := b.profile.ExecTime(o.Batch, o.Share)
-		if !ok {
-			continue
-		}
+		predicted := b.all(o.Share)[o.Batch-1]
 		y := math.Log(float64(o.Exec) / float64(predicted))
 		b.x, b.y = append(b.x, b.at(o.Batch, o.Share)), append(b.y, y)
 		b.recent += 0.05 * (y - b.recent)
@@ -169,10 +166,8 @@ func (b *boosted) Update(time.Time) bool {
 	return b.model != nil
 }
 
-func (b *boosted) Profile() *profiler.Profile { return b.profile }
-
 func (b *boosted) Table(n int, on profiler.Share) []time.Duration {
-	return multiplied(b.profile.Table(n, on), func(batch int) float64 {
+	return b.times(n, on, func(batch int) float64 {
 		if b.model == nil {
 			return 1
 		}

@@ -37,6 +37,8 @@ type learner struct {
 	times    predictor
 	truth    truth
 	means    latency.Means
+	// promised are the times of the predictor's profile.
+	promised prediction
 	// steers says that misses change the load that is planned for.
 	steers bool
 	loop   steering.Loop
@@ -52,7 +54,9 @@ type learner struct {
 }
 
 // newLearner returns the learner of a function with a percentile.
-func newLearner(slo time.Duration, percentile float64, o capacity.Options, t truth, p *profiler.Profile, times predictor) *learner {
+func newLearner(
+	slo time.Duration, percentile float64, o capacity.Options, t truth, p *profiler.Profile, times predictor,
+) *learner {
 	f := &provider.Function{Name: "f"}
 	f.Inference.SLO, f.Inference.Percentile, f.Inference.PercentileStated = slo, percentile, true
 	f.Inference.IsInference, f.Inference.MaxBatch = true, largest
@@ -68,8 +72,13 @@ func newLearner(slo time.Duration, percentile float64, o capacity.Options, t tru
 func (l *learner) Executed(_ time.Time, c cluster.Config, batch int, took time.Duration) {
 	_, beside := l.truth.engine(batch)
 	on := capacity.ShareOf(c)
-	l.observed = append(l.observed, correction.Observation{Share: on, Batch: batch, Exec: took, Beside: microseconds(beside)})
-	l.means.Observe(on, batch, took, l.times.Profile().Table(batch, on))
+	l.observed = append(l.observed, correction.Observation{
+		Share: on, Batch: batch, Exec: took, Beside: microseconds(beside),
+	})
+	if p := l.times.Profile(); l.promised.profile != p {
+		l.promised = newPrediction(p)
+	}
+	l.means.Observe(on, batch, took, l.promised.all(on))
 }
 
 // Look implements [sim.Learner].
@@ -145,7 +154,8 @@ func (l *learner) plan() (changed bool) {
 		}
 		meets = all
 	}
-	same := scale == l.scale && slices.EqualFunc(l.candidates, meets, func(a, b capacity.Candidate) bool { return a.Config == b.Config })
+	alike := func(a, b capacity.Candidate) bool { return a.Config == b.Config }
+	same := scale == l.scale && slices.EqualFunc(l.candidates, meets, alike)
 	if same && !correction.Differ(times(l.candidates), times(meets)) {
 		return false
 	}

@@ -3,11 +3,45 @@ package promise
 import (
 	"math"
 	"math/bits"
+	"slices"
 	"time"
 
 	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/profiler/correction"
 )
+
+// prediction is a profile with its times by share, which are asked for again and again.
+type prediction struct {
+	profile *profiler.Profile
+	tables  map[profiler.Share][]time.Duration
+}
+
+func newPrediction(p *profiler.Profile) prediction {
+	return prediction{p, map[profiler.Share][]time.Duration{}}
+}
+
+// all lists the times of batches on a share. The caller must not change them.
+func (p *prediction) all(on profiler.Share) []time.Duration {
+	if p.tables[on] == nil {
+		p.tables[on] = p.profile.Table(largest, on)
+	}
+	return p.tables[on]
+}
+
+// Profile returns the profile.
+func (p *prediction) Profile() *profiler.Profile { return p.profile }
+
+// times lists the times of batches up to n on a share, multiplied by a factor for each, such that they never
+// decrease.
+func (p *prediction) times(n int, on profiler.Share, by func(batch int) float64) []time.Duration {
+	table := slices.Clone(p.all(on)[:n])
+	last := time.Duration(1)
+	for i := range table {
+		last = max(last, time.Duration(by(i+1)*float64(table[i])))
+		table[i] = last
+	}
+	return table
+}
 
 // assumed returns a profile with the time outside the engine that is assumed before any request, as the
 // correction's is.
@@ -19,13 +53,15 @@ func assumed(p *profiler.Profile) *profiler.Profile {
 
 // alone is a prediction that no execution changes. known, if it is not nil, multiplies its times.
 type alone struct {
-	profile *profiler.Profile
-	known   func(now time.Time) float64
-	by      float64
+	prediction
+	known func(now time.Time) float64
+	by    float64
 }
 
 // newAlone returns the prediction with its own margin.
-func newAlone(p *profiler.Profile) *alone { return &alone{profile: assumed(p), by: 1} }
+func newAlone(p *profiler.Profile) *alone {
+	return &alone{prediction: newPrediction(assumed(p)), by: 1}
+}
 
 func (a *alone) Observe(time.Time, []correction.Observation) {}
 
@@ -39,26 +75,14 @@ func (a *alone) Update(now time.Time) (changed bool) {
 	return changed
 }
 
-func (a *alone) Profile() *profiler.Profile { return a.profile }
-
 func (a *alone) Table(n int, on profiler.Share) []time.Duration {
-	return multiplied(a.profile.Table(n, on), func(int) float64 { return a.by })
-}
-
-// multiplied multiplies a table by a factor for each batch, such that it never decreases.
-func multiplied(table []time.Duration, by func(batch int) float64) []time.Duration {
-	last := time.Duration(1)
-	for i := range table {
-		last = max(last, time.Duration(by(i+1)*float64(table[i])))
-		table[i] = last
-	}
-	return table
+	return a.times(n, on, func(int) float64 { return a.by })
 }
 
 // ewma keeps exponentially weighted means of the ratio of measured to predicted time and of its square, by share
 // and class of batches. Its quantile is that of a normal distribution.
 type ewma struct {
-	profile *profiler.Profile
+	prediction
 	z       float64
 	classes map[classKey]*moments
 }
@@ -72,7 +96,7 @@ type moments struct{ weight, sum, squares float64 }
 
 // newEWMA returns one without executions, which begins with the prediction.
 func newEWMA(p *profiler.Profile, quantile float64) *ewma {
-	return &ewma{assumed(p), math.Sqrt2 * math.Erfinv(2*quantile-1), map[classKey]*moments{}}
+	return &ewma{newPrediction(assumed(p)), math.Sqrt2 * math.Erfinv(2*quantile-1), map[classKey]*moments{}}
 }
 
 func classOf(batch int) int { return bits.Len(uint(batch - 1)) }
@@ -80,10 +104,7 @@ func classOf(batch int) int { return bits.Len(uint(batch - 1)) }
 func (e *ewma) Observe(_ time.Time, seen []correction.Observation) {
 	const kept = 1 - 1.0/100
 	for _, o := range seen {
-		predicted, ok := e.profile.ExecTime(o.Batch, o.Share)
-		if !ok {
-			continue
-		}
+		predicted := e.all(o.Share)[o.Batch-1]
 		key := classKey{o.Share, classOf(o.Batch)}
 		m := e.classes[key]
 		if m == nil {
@@ -95,11 +116,10 @@ func (e *ewma) Observe(_ time.Time, seen []correction.Observation) {
 	}
 }
 
-func (e *ewma) Update(time.Time) bool      { return true }
-func (e *ewma) Profile() *profiler.Profile { return e.profile }
+func (e *ewma) Update(time.Time) bool { return true }
 
 func (e *ewma) Table(n int, on profiler.Share) []time.Duration {
-	return multiplied(e.profile.Table(n, on), func(batch int) float64 {
+	return e.times(n, on, func(batch int) float64 {
 		m := e.classes[classKey{on, classOf(batch)}]
 		if m == nil || m.weight < 8 {
 			return 1

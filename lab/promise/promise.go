@@ -30,8 +30,9 @@ import (
 
 // Bench are the options of the bench.
 type Bench struct {
-	// Requests is the least number of requests of a scenario.
+	// Requests is the least number of requests of a scenario, Least the least time that it takes.
 	Requests int
+	Least    time.Duration
 	// Percentiles are the stated ones in %.
 	Percentiles []float64
 	// Only, if set, is a regular expression that selects scenarios by their names. Ways are those to
@@ -69,8 +70,12 @@ var ways = []way{
 	{"ewma", "exponentially weighted mean and deviation of measured over predicted times", func(l *learner, q float64) {
 		l.times = newEWMA(l.profile, q)
 	}},
-	{"boosted", "gradient-boosted quantile of measured over predicted times, fitted again every 200 batches", func(l *learner, q float64) {
+	{"boosted", "gradient-boosted quantile of measured over predicted times", func(l *learner, q float64) {
 		l.times = newBoosted(l.profile, q)
+	}},
+	{"account", "correction, and steering with an account of misses", func(l *learner, q float64) {
+		l.times, l.steers = correction.New(l.profile, q), true
+		l.loop.Accounts = true
 	}},
 	{product, "the provider's: correction and steering", func(l *learner, q float64) {
 		l.times, l.steers = correction.New(l.profile, q), true
@@ -116,7 +121,7 @@ func (b *Bench) run(ctx context.Context, s scenario, w way, percentile, by float
 		peaks[i] = min(maxRate, f.Peak*truths[i].capacity(f.Objective()))
 		sum += peaks[i]
 	}
-	length := time.Duration(float64(b.Requests) / (sum * s.mean()) * 1.02 * float64(time.Second))
+	length := max(b.Least, time.Duration(float64(b.Requests)/(sum*s.mean())*1.02*float64(time.Second)))
 	out := &outcome{functions: make([]judged, len(s.functions))}
 	setup := sim.Setup{
 		Nodes: []cluster.Node{{Name: "n", Total: cluster.Resources{CPU: 1000 * cores, Memory: 1 << 40}}}, System: system,
@@ -132,7 +137,8 @@ func (b *Bench) run(ctx context.Context, s scenario, w way, percentile, by float
 		margin := 0.0
 		p := t.predicted(s.base, s.row, margin)
 		l := newLearner(f.Objective(), percentile, system.Settings().Options, t, p, newAlone(p))
-		arrivals := &load{scenario: &s, peak: peaks[i], end: length, random: rand.New(rand.NewPCG(b.Seed, uint64(i))), told: 1}
+		random := rand.New(rand.NewPCG(b.Seed, uint64(i)))
+		arrivals := &load{scenario: &s, peak: peaks[i], end: length, random: random, told: 1}
 		fn := sim.Function{
 			Function: systems.Function{Name: fmt.Sprint("f", i), SLO: f.Objective(), Percentile: percentile, MaxBatch: largest},
 			Times:    listed{l.profile}, Truth: t, Arrivals: arrivals, Learner: l, Outcome: j.add, Start: start, MinInstances: 1,
@@ -198,8 +204,8 @@ func (t listed) Spread() float64 { return 0 }
 // clairvoyant searches the smallest multiple of the load for which a plan that knows times and load keeps the
 // percentile, and returns the run with it.
 func (b *Bench) clairvoyant(ctx context.Context, s scenario, percentile float64) (best *outcome, err error) {
-	low, high := 0.5, 2.0
-	for range 6 {
+	low, high := 0.5, 1.6
+	for range 4 {
 		by := math.Sqrt(low * high)
 		o, err := b.run(ctx, s, known(by), percentile, by)
 		if err != nil {

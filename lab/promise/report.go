@@ -16,7 +16,8 @@ func (b *Bench) tell(r *result, chosen []way) {
 	if b.Log == nil || r.err != nil {
 		return
 	}
-	fmt.Fprintf(b.Log, "%s %g %%: clairvoyant kept %.2f with %.2f cores\n", r.scenario, r.percentile, r.known.kept(), r.known.cores)
+	fmt.Fprintf(b.Log, "%s %g %%: clairvoyant kept %.2f with %.2f cores\n",
+		r.scenario, r.percentile, r.known.kept(), r.known.cores)
 	for i, o := range r.ways {
 		first, longest, refused := o.worst()
 		fmt.Fprintf(b.Log, "  %-12s kept %.3f, cores %.2f × %.2f, first violation %.2f s, longest %.2f s, refused %.2f %%\n",
@@ -85,7 +86,8 @@ func totals(to *report.Report, all []result, chosen []way) {
 		slices.Sort(cores)
 		to.Add("kept.worst_gap_points."+w.name, gap, "points", "in "+gapAt+"; to reach: at most 0.3")
 		to.Add("kept.worst_shortfall_points."+w.name, shortfall, "points", "in "+shortAt)
-		to.Add("kept.broken."+w.name, float64(short), "promises", fmt.Sprintf("of %d, by more than 0.3 points or half of what may miss", len(cores)))
+		to.Add("kept.broken."+w.name, float64(short), "promises",
+			fmt.Sprintf("of %d, by more than 0.3 points or half of what may miss", len(cores)))
 		to.Add("cores_over_clairvoyant.median."+w.name, cores[len(cores)/2], "ratio", "to reach: at most 1.1")
 		to.Add("cores_over_clairvoyant.worst."+w.name, cores[len(cores)-1], "ratio", "")
 		to.Add("first_violation_s.worst."+w.name, first, "s", "to reach: at most 1")

@@ -16,8 +16,6 @@ type scenario struct {
 	// shape is the load as a part of the peak; it repeats after period, 0 for never.
 	shape  func(at time.Duration) float64
 	period time.Duration
-	// keepAlive is how long idle instances stay, 0 for the default.
-	keepAlive time.Duration
 	// pace multiplies the times of executions at a time, of a run that takes length; nil for none.
 	pace func(at, length time.Duration) float64
 	// base and row multiply the true times in the prediction.
@@ -37,7 +35,9 @@ const maxRate = 2500
 func scenarios() []scenario {
 	var all []scenario
 	for _, s := range attainment.Covering() {
-		x := scenario{name: s.Name, functions: s.Functions, shape: s.Shape, period: s.Length, keepAlive: s.KeepAlive, base: 1.04, row: 0.96}
+		x := scenario{
+			name: s.Name, functions: s.Functions, shape: s.Shape, period: s.Length, base: 1.04, row: 0.96,
+		}
 		switch s.Beside {
 		case "deploying": // The other model is measured for ten seconds.
 			x.pace = during(2*time.Second, 12*time.Second, s.Length, 1.2)

@@ -199,7 +199,9 @@ func (r *Requests) send(now time.Duration, p *peer, ids []batching.RequestID) {
 		}
 		if learns {
 			flight := &p.flights[len(p.flights)-1]
-			flight.members = append(flight.members, Outcome{Arrived: x.arrived, Cold: x.cold, InTime: !late, Slow: late && end-start > o.SLO})
+			flight.members = append(flight.members, Outcome{
+				Arrived: x.arrived, Cold: x.cold, InTime: !late, Slow: late && end-start > o.SLO,
+			})
 		}
 		if x.arrived >= o.Window.From {
 			p.whole().use.Served++
