@@ -131,6 +131,7 @@ func (y *whyCommand) print(out io.Writer, a whyAnswer) error {
 	for _, about := range []struct{ key, name string }{
 		{annotation.InferProblem, "Problem"}, {annotation.InferProgress, "Progress"}, {annotation.InferRollout, "Rollout"},
 		{annotation.InferPlan, "Plan"}, {annotation.InferReach, "Sizes"}, {annotation.InferSharing, "Sharing"},
+		{annotation.InferPromise, "Promise"},
 	} {
 		if said := note(f, about.key); said != "" {
 			line(about.name+": ", said)

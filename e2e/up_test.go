@@ -82,7 +82,7 @@ func (s *stack) listed(t *testing.T) {
 
 // own leaves out the annotations that are the provider's and not the deployment's.
 func own(annotations map[string]string) {
-	for _, key := range []string{annotation.InferPlan, annotation.InferReach, annotation.InferProgress} {
+	for _, key := range []string{annotation.InferPlan, annotation.InferReach, annotation.InferPromise, annotation.InferProgress} {
 		delete(annotations, key)
 	}
 }

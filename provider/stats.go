@@ -30,6 +30,7 @@ type functionStats struct {
 	Sentence   string           `json:"sentence"`
 	Remedy     *statsRemedy     `json:"remedy"`
 	Revision   statsRevision    `json:"revision"`
+	Promise    *statsPromise    `json:"promise"`
 	Minute     statsWindow      `json:"minute"`
 	Hour       statsWindow      `json:"hour"`
 	Load       float64          `json:"load_per_s"`
@@ -53,6 +54,28 @@ type statsRemedy struct {
 	Label       string  `json:"label"`
 	SLO         float64 `json:"slo_ms,omitempty"`
 	ReplicasMax int     `json:"replicas_max,omitempty"`
+}
+
+// statsPromise is how well the objective was kept since it was stated. From and To bound the part with a confidence
+// of 95 %.
+type statsPromise struct {
+	Since    int64   `json:"since"`
+	Requests uint64  `json:"requests"`
+	Kept     float64 `json:"kept_pct"`
+	From     float64 `json:"from_pct"`
+	To       float64 `json:"to_pct"`
+	Sentence string  `json:"sentence"`
+}
+
+// kept is nil for a function that has promised or answered nothing.
+func (f *watchedFunction) kept() *statsPromise {
+	in := &f.d.Inference
+	k, ok := f.promise.Kept()
+	if !ok || !in.IsInference {
+		return nil
+	}
+	said := k.Sentence(in.Percentile, in.SLO)
+	return &statsPromise{k.Since, k.Requests, rounded(k.Percent), rounded(k.From), rounded(k.To), said}
 }
 
 type statsRevision struct {
@@ -183,7 +206,7 @@ func (w *watchedFunction) stats(whole bool) functionStats {
 		Load: rounded(w.load(minute)), Carries: rounded(w.state.Carries), Waiting: w.state.Waiting,
 		Replicas: w.state.Replicas, Available: w.state.AvailableReplicas,
 	}
-	if in.IsInference {
+	if f.Promise = w.kept(); in.IsInference {
 		f.Kind = "model"
 	}
 	if w.state.Revision > 0 {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/instance/frame"
+	"github.com/faas-infer/faas-infer/provider/annotation"
 	"github.com/faas-infer/faas-infer/provider/decisions"
 	"github.com/faas-infer/faas-infer/provider/history"
 	"github.com/faas-infer/faas-infer/provider/web"
@@ -114,6 +115,34 @@ func (r *rig) answers(c *watching, good, refused int) {
 		d, _ := r.named("mnist")
 		d.dispatcher = c.dispatcher
 		r.do("POST", "/function/mnist", "{}")
+	}
+}
+
+// Statistics and description say how well an objective is kept, from when it was stated. A deployment that is made
+// from the description does not keep that.
+func TestPromise(t *testing.T) {
+	r, c, at := watched(t, nil)
+	r.deploy(t, nil)
+	if f := r.stats(t, "").Functions[0]; f.Promise != nil {
+		t.Errorf("without requests: %+v", f.Promise)
+	}
+	*at = at.Add(time.Second)
+	r.answers(c, 76, 24)
+	f := r.stats(t, "").Functions[0]
+	if p := f.Promise; p == nil || p.Requests != 100 || p.Kept != 76 || !(p.From < 76 && p.To > 76) {
+		t.Errorf("the promise: %+v", p)
+	}
+	alone, _ := r.described(t, "mnist")
+	if said := (*alone.Annotations)[annotation.InferPromise]; !strings.HasPrefix(said, "promised 99 % within 50ms; kept 76 % of 100 since ") {
+		t.Errorf("described %q", said)
+	}
+	r.deploy(t, func(d *types.FunctionDeployment) {
+		d.Annotations = alone.Annotations
+		(*d.Annotations)[annotation.SLOLatency] = "60ms"
+	})
+	*at = at.Add(time.Second)
+	if again := r.stats(t, "").Functions[0]; again.Promise != nil {
+		t.Errorf("another objective has %+v of the one before", again.Promise)
 	}
 }
 

@@ -295,8 +295,15 @@ func (s *Server) describe(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	usage := query.Get("usage")
-	web.WriteJSON(w, d.status(s.statusOf(d), usage == "true" || usage == "1"))
+	usage, now := query.Get("usage"), s.statusOf(d)
+	s.watcher.mu.Lock()
+	if f := s.watcher.functions[d.Name]; f != nil {
+		if kept := f.kept(); kept != nil {
+			now.Promise = kept.Sentence
+		}
+	}
+	s.watcher.mu.Unlock()
+	web.WriteJSON(w, d.status(now, usage == "true" || usage == "1"))
 	return nil
 }
 

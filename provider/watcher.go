@@ -77,6 +77,8 @@ type watchedFunction struct {
 	// was ready; 0 for never. memory is what sentences remember.
 	changedAt, coldAt int64
 	memory            history.Memory
+	// promise counts how well the objective is kept, from when it was stated.
+	promise history.Promise
 }
 
 func newWatcher(s *Server) *watcher {
@@ -161,6 +163,7 @@ func (w *watcher) sample(at int64, d *deployed) *watchedFunction {
 	if f.at = at; f.d.Revision != d.Revision || f.d.Inference.SLO != d.Inference.SLO || f.d.Inference.Percentile != d.Inference.Percentile {
 		f.changedAt, f.memory, f.roomy, f.roomyAt = at, history.Memory{}, 0, 0
 	}
+	restated := f.d.Inference.SLO != d.Inference.SLO || f.d.Inference.Percentile != d.Inference.Percentile
 	quiet := f.reading.Quiet(d.metrics)
 	if !quiet {
 		f.reading.Read(d.metrics, d.Inference.IsInference)
@@ -169,7 +172,12 @@ func (w *watcher) sample(at int64, d *deployed) *watchedFunction {
 		f.d = d
 		w.look(at, f)
 	}
-	f.series.Add(at, f.sampleOf())
+	sample := f.sampleOf()
+	f.series.Add(at, sample)
+	if restated {
+		f.promise.Restart(at, sample.Counts)
+	}
+	f.promise.Add(at, sample.Counts)
 	f.remember()
 	came := f.series.LastMinute() != history.Counts{}
 	f.stale, f.came, w.unsaved = f.stale || came || f.came, came, w.unsaved || came

@@ -22,7 +22,10 @@ func (v *view) load(now time.Time) (steady, demand float64) {
 	if v.Rate > 0 {
 		steady = v.Rate * (1 + max(0, v.engine.settings.Headroom))
 	}
-	least := steady * max(1, v.Level)
+	least, planned := steady*max(1, v.Level), steady
+	if v.Level > 0 && v.Level < 1 {
+		least, planned = steady*v.Level, steady*v.Level
+	}
 	within := time.Second
 	if v.SLO > 0 {
 		within = v.SLO
@@ -32,7 +35,7 @@ func (v *view) load(now time.Time) (steady, demand float64) {
 		burst = v.surge(now, steady, within)
 	}
 	if burst <= steady {
-		return steady, least
+		return planned, least
 	}
 	largest := 0.0
 	for _, c := range v.choices(0, false) {
@@ -43,9 +46,9 @@ func (v *view) load(now time.Time) (steady, demand float64) {
 		largest = max(largest, v.engine.settings.Bounds(c.Config, t, v.SLO, v.Queue).Up)
 	}
 	if v.joint { // The measured rate follows quickly by itself.
-		return steady, max(least, min(burst, steady+largest))
+		return planned, max(least, min(burst, steady+largest))
 	}
-	return steady, max(least, min(burst, 2*steady+largest))
+	return planned, max(least, min(burst, 2*steady+largest))
 }
 
 // surge is the load that waiting requests show beyond chance. Instances are planned for

@@ -125,8 +125,9 @@ type Function struct {
 	// long as Settings.EvictLoads says.
 	ColdWait time.Duration
 	// Level is the multiple of the measured load for which there must be room because
-	// requests miss the objective ([steering.Loop]); below 1 it counts as 1. Plans raise
-	// quotas and start instances for it, but do not exchange any.
+	// requests miss the objective ([steering.Loop]). Plans raise quotas and start instances
+	// for it, but do not exchange any. Below 1 it is the part of the load that is planned
+	// for, because the objective is kept better than promised; 0 counts as 1.
 	Level float64
 	// Weight is the function's weight if all functions together ask for more than there
 	// is; 0 means 1. Only jointly planned functions are weighed.
@@ -176,7 +177,7 @@ type Plan struct {
 	Carried []Carried
 }
 
-// Carried is R_max of a function (§3.2) over its measured load.
+// Carried is R_max of a function (§3.2) over its measured load, multiplied by a level below 1.
 type Carried struct {
 	Function string
 	Over     float64

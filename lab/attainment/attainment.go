@@ -25,7 +25,7 @@ type Bench struct {
 	// Core is the CPU core of the server: provider, instances and their children. This
 	// process has another (see [rig.PinCores]).
 	Core int
-	// Full selects all scenarios of [Full] instead of [covering].
+	// Full selects all scenarios of [Full] instead of [Covering].
 	Full bool
 	// Only, if set, is a regular expression. It selects the scenarios and the other
 	// measurements by name.
@@ -49,7 +49,7 @@ const (
 // scenarios returns the selected scenarios. selected reports whether another measurement is
 // selected.
 func (b Bench) scenarios() (all []Scenario, selected func(name string) bool, err error) {
-	all = covering()
+	all = Covering()
 	if b.Full {
 		all = Full()
 	}

@@ -44,7 +44,7 @@ func TestJudge(t *testing.T) {
 // of the core is the leanest.
 func TestSearch(t *testing.T) {
 	var tried [][]setting
-	b, err := search(settings(covering()[0]), func(s []setting) (outcome, error) {
+	b, err := search(settings(Covering()[0]), func(s []setting) (outcome, error) {
 		tried = append(tried, s)
 		o := outcome{requests: 1000, within: 1000, seconds: 10}
 		if millicores(s) < 500 {
@@ -62,7 +62,7 @@ func TestSearch(t *testing.T) {
 // whole core, and one with fewer cores.
 func TestSearchUnderOverload(t *testing.T) {
 	n := 0
-	b, err := search(settings(covering()[0]), func(s []setting) (outcome, error) {
+	b, err := search(settings(Covering()[0]), func(s []setting) (outcome, error) {
 		n++
 		return outcome{requests: 1000, within: millicores(s) / 2 / s[0].count, seconds: 10}, nil
 	})
@@ -92,7 +92,7 @@ func TestSearchPassesSettingsThatCannotBe(t *testing.T) {
 
 // Every scenario has a name, functions with objectives, and time that counts.
 func TestScenarios(t *testing.T) {
-	for _, all := range [][]Scenario{covering(), Full()} {
+	for _, all := range [][]Scenario{Covering(), Full()} {
 		seen := map[string]bool{}
 		for _, s := range all {
 			counted := judge(s, nil, nil).seconds

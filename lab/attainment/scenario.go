@@ -127,8 +127,8 @@ func onOff(at time.Duration) float64 {
 var three = Scenario{Name: "three.binary", Functions: []Function{{"dssm", Binary, 0.2}, {"mnist", Binary, 0.2}, {"lstm-2365", Binary, 0.2}},
 	Shape: steady, Length: usual, Changes: []time.Duration{0}}
 
-// covering has every model, payload, load and disturbance at least once.
-func covering() []Scenario {
+// Covering has every model, payload, load and disturbance at least once.
+func Covering() []Scenario {
 	one := func(model string, p Payload, peak float64) []Function { return []Function{{model, p, peak}} }
 	start := []time.Duration{0}
 	twice := []time.Duration{0, late}

@@ -26,6 +26,9 @@ var objectives = map[string]time.Duration{
 	handler: 100 * time.Millisecond, keras: 100 * time.Millisecond,
 }
 
+// Objective returns the latency objective of a function's model.
+func (f Function) Objective() time.Duration { return objectives[f.Model] }
+
 // The models that Python makes: a handler with a random forest of scikit-learn, and a
 // multilayer perceptron of Keras.
 const (

@@ -38,7 +38,7 @@ command prints a table, or one object with --json.`,
 		newFleetCommand(), newGPUBenchCommand(), newGPUWorkerCommand(), newGPUServedCommand(),
 		newGPUTrialCommand(), newGPUInstanceCommand(), newVariantsBenchCommand(), newInt8Command(),
 		newInterferenceCommand(), newSeizeCommand(), newSwitchCommand(), newPartitionBenchCommand(),
-		newShadowBenchCommand(), newStrangersCommand(), newKnativeCommand(),
+		newShadowBenchCommand(), newStrangersCommand(), newKnativeCommand(), newPromiseCommand(),
 	)
 	return c
 }

@@ -54,6 +54,9 @@ type function struct {
 	instances []*instance
 	running   []scaling.Running
 	tables    map[loads]*tables
+	// unplaced: the last plan had no room for it. carried is the capacity of that plan over the load.
+	unplaced bool
+	carried  float64
 	// held is what the instances hold, ready the number that serve.
 	held  cluster.Resources
 	ready int
@@ -92,7 +95,7 @@ func (r *run) newFunction(index int) (*function, error) {
 	}
 	fn.carrier = NewRequests(TrafficOptions{
 		Index: int32(index), Policy: way, SLO: f.SLO, ColdWait: r.ColdWait, Overhead: r.Overhead, QueueLimit: r.QueueLimit,
-		Next: fn.next, Spread: f.Times.Spread(), Factor: f.factor(), Seed: r.Seed, Window: r.window, Events: &r.events,
+		Next: fn.next, Spread: f.Times.Spread(), Factor: f.factor(), Pace: f.Pace, Learner: f.Learner, Outcome: f.Outcome, Seed: r.Seed, Window: r.window, Events: &r.events,
 		OnCold: wake, OnDrained: func(id cluster.InstanceID) { r.gone(r.instances[id]) },
 	})
 	return fn, nil
@@ -155,6 +158,9 @@ func (f *Function) factor() func(*rand.Rand) float64 {
 // times returns the tables of a config, nil if the model has no time for its batch.
 func (r *run) times(fn *function, artefact string, c cluster.Config) *tables {
 	if t, ok := fn.tables[loads{artefact, c}]; ok {
+		if fn.Learner != nil {
+			t.predicted = fn.Learner.Table(c)
+		}
 		return t
 	}
 	v := fn.variant(artefact)
@@ -171,7 +177,11 @@ func (r *run) times(fn *function, artefact string, c cluster.Config) *tables {
 		}
 		truth[b-1] = last // A batch without a time takes as long as the next larger.
 	}
-	t := &tables{predicted: r.System.Table(fn.Function.Function, c, v.Times), truth: truth, result: ConfigResult{Artefact: artefact, Config: c}}
+	predicted := r.System.Table(fn.Function.Function, c, v.Times)
+	if fn.Learner != nil {
+		predicted = fn.Learner.Table(c)
+	}
+	t := &tables{predicted: predicted, truth: truth, result: ConfigResult{Artefact: artefact, Config: c}}
 	fn.tables[loads{artefact, c}] = t
 	return t
 }

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
@@ -34,6 +35,12 @@ func (r *run) pass() {
 	r.result.Decide += took
 	r.result.DecideMax = max(r.result.DecideMax, took)
 	r.result.Unplaced += len(plan.Unplaced)
+	for _, fn := range r.functions {
+		fn.unplaced = slices.ContainsFunc(plan.Unplaced, func(u scaling.Unplaced) bool { return u.Function == fn.Name })
+	}
+	for _, x := range plan.Carried {
+		r.find(x.Function).carried = x.Over
+	}
 	r.planPass(r.now + systems.CarryOut(plan, r.views, r.Tick, false, driver{r}))
 }
 
@@ -67,11 +74,22 @@ func (r *run) view(fn *function) scaling.Function {
 	fn.carrier.Advance(r.now)
 	now, waiting := TimeAt(r.now), fn.carrier.Waiting()
 	busy := waiting > 0
+	var lesson Lesson
+	if fn.Learner != nil {
+		lesson = r.learn(fn, fn.unplaced)
+	}
 	largest := r.System.Settings().Largest(fn.list)
 	fn.running = fn.running[:0]
 	for _, in := range fn.instances {
 		x := scaling.RunningOf(&in.Instance, false)
 		x.Largest, x.Exec, x.Mean = largest, in.exec, in.mean
+		if fn.Learner != nil {
+			x.Largest = in.Config.Batch
+			if x.Config.Batch, x.Exec, x.Mean = fn.Learner.Full(in.Config); x.Config.Batch == 0 {
+				x.Config.Batch = 1
+				x.Replace()
+			}
+		}
 		if in.loaded {
 			x.Loading = fn.loading(in.Artefact.Name)
 			x.Busy, x.Profiled = in.serving.Executed()
@@ -91,11 +109,20 @@ func (r *run) view(fn *function) scaling.Function {
 		rate = fn.Arrivals.(Rate).Rate(r.now)
 	}
 	fn.tuner.Within(r.room(fn))
-	list, revision := fn.tuner.Candidates(now, rate)
+	list, revision := lesson.Candidates, uint64(1)
+	if fn.Learner == nil {
+		list, revision = fn.tuner.Candidates(now, rate)
+	}
 	f := scaling.Function{
 		Name: fn.Name, Revision: revision, SLO: fn.SLO, ColdWait: r.ColdWait, Percentile: fn.Percentile, Queue: r.System.Queue(), Configs: list, Instances: fn.running, Accurate: fn.Accurate,
 		Rate: rate, Waiting: waiting, Min: fn.MinInstances, Max: fn.MaxInstances, ScaleToZero: true,
 		PreWarmAt: decision.PreWarmAt, RetireAt: decision.RetireAt, ParkAt: decision.ParkAt,
+	}
+	if fn.Learner != nil {
+		f.SLO, f.Level = lesson.Objective, lesson.Level
+	}
+	if lesson.Percentile > 0 {
+		f.Percentile = lesson.Percentile
 	}
 	if fn.Variants != nil {
 		f.ParkAt = time.Time{} // An instance of a variant costs as much as its memory.
@@ -103,7 +130,7 @@ func (r *run) view(fn *function) scaling.Function {
 	if rate > 0 {
 		f.Min = max(f.Min, fn.tuner.Instances())
 	}
-	if len(list) > 0 && (len(fn.list) == 0 || &list[0] != &fn.list[0]) {
+	if fn.Learner == nil && len(list) > 0 && (len(fn.list) == 0 || &list[0] != &fn.list[0]) {
 		r.retune(fn, revision)
 	}
 	if fn.list = list; f.Queue == capacity.PerInstance {

@@ -68,6 +68,8 @@ type peer struct {
 	freeAt, idleSince time.Duration
 	busy, expected    time.Duration
 	budget            budget
+	// flights are the batches that are not answered yet, the first one first, if somebody learns.
+	flights []execution
 	// An instance that executes k batches at the same time has k-1 further streams, each with
 	// its own slot, freeAt and ID. Their work counts with the instance, of.
 	of      *peer
@@ -89,6 +91,8 @@ type spread struct {
 	sigma, shift float64
 	// factor, if not nil, draws a time divided by its mean instead.
 	factor func(*rand.Rand) float64
+	// pace, if not nil, multiplies the times of executions that begin at a time.
+	pace   func(at time.Duration) float64
 	random *rand.Rand
 }
 
@@ -96,7 +100,10 @@ func newSpread(sigma float64, seed, stream uint64) spread {
 	return spread{sigma: sigma, shift: sigma * sigma / 2, random: rand.New(rand.NewPCG(seed, stream))}
 }
 
-func (s *spread) draw(mean time.Duration) time.Duration {
+func (s *spread) draw(mean, at time.Duration) time.Duration {
+	if s.pace != nil {
+		mean = time.Duration(float64(mean) * s.pace(at))
+	}
 	if s.factor != nil {
 		return time.Duration(float64(mean) * s.factor(s.random))
 	}
@@ -118,7 +125,7 @@ func (p *peer) execute(arrive time.Duration, n int, s *spread, w Window, record 
 	for rest := n; rest > 0; {
 		size := min(rest, len(p.Truth))
 		rest -= size
-		end = p.budget.run(p.Quota, end, s.draw(p.Truth[size-1]))
+		end = p.budget.run(p.Quota, end, s.draw(p.Truth[size-1], end))
 		all.expected += p.Truth[size-1]
 		if w.Has(start) {
 			record.Batch(size, 1)

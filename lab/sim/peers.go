@@ -120,7 +120,7 @@ func (r *Requests) Total() Counts { return r.total }
 // Finish counts waiting requests as rejected, and returns the record of the measured time.
 func (r *Requests) Finish() *Record {
 	r.waking.Cold(&r.total, &r.record.Counts)
-	r.ring.each(func(x request) { r.reject(x.arrived >= r.options.Window.From) })
+	r.ring.each(func(x request) { r.reject(x.arrived, x.cold) })
 	r.ring = ring{first: r.ring.next, next: r.ring.next}
 	return &r.record
 }

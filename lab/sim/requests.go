@@ -40,6 +40,11 @@ type TrafficOptions struct {
 	// Factor, if not nil, draws an execution time divided by its mean, instead of
 	// Spread.
 	Factor func(*rand.Rand) float64
+	// Pace, if not nil, multiplies the times of executions that begin at a time.
+	Pace func(at time.Duration) float64
+	// Learner, if not nil, is told of executions, and Outcome of requests.
+	Learner Learner
+	Outcome func(Outcome)
 	// Seed is the seed of the execution times.
 	Seed uint64
 	// Window is the measured time. No request comes after it.
@@ -67,12 +72,15 @@ type Requests struct {
 	armed  time.Duration
 	record Record
 	total  Counts
+	// outcomes are counted when they are known, which is later than in total.
+	outcomes outcomes
 }
 
 // NewRequests returns a Requests without instances and plans the first request.
 func NewRequests(o TrafficOptions) *Requests {
 	r := &Requests{options: o, spread: newSpread(o.Spread, o.Seed, uint64(o.Index)), peers: map[cluster.InstanceID]*peer{}, armed: -1}
-	r.spread.factor = o.Factor
+	r.spread.factor, r.spread.pace = o.Factor, o.Pace
+	r.outcomes.observe = o.Outcome
 	r.ring.first, r.ring.next = 1, 1
 	r.planArrival(0)
 	return r
@@ -111,7 +119,7 @@ func (r *Requests) admit(now time.Duration) {
 		r.record.Arrived++
 	}
 	if o.QueueLimit > 0 && o.Policy.Waiting() >= o.QueueLimit {
-		r.reject(measured)
+		r.reject(now, cold)
 		return
 	}
 	deadline := now + o.SLO - batching.Travel(o.SLO)
@@ -128,11 +136,12 @@ func (r *Requests) admit(now time.Duration) {
 	r.act(now)
 }
 
-func (r *Requests) reject(measured bool) {
+func (r *Requests) reject(arrived time.Duration, cold bool) {
 	r.total.Rejected++
-	if measured {
+	if arrived >= r.options.Window.From {
 		r.record.Rejected++
 	}
+	r.outcomes.add(Outcome{Arrived: arrived, Cold: cold, Refused: true})
 }
 
 // act carries out the policy's actions.
@@ -143,7 +152,7 @@ func (r *Requests) act(now time.Duration) {
 			continue
 		}
 		if x, ok := r.ring.take(a.Reject); ok {
-			r.reject(x.arrived >= r.options.Window.From)
+			r.reject(x.arrived, x.cold)
 		}
 	}
 	r.arm(now)
@@ -173,6 +182,10 @@ func (r *Requests) send(now time.Duration, p *peer, ids []batching.RequestID) {
 	answered := end + o.Overhead - there
 	r.inFlight++
 	o.Events.Plan(answered, done, o.Index, p.slot)
+	learns := o.Learner != nil || o.Outcome != nil
+	if learns {
+		p.flights = append(p.flights, execution{took: end - start})
+	}
 	for _, id := range ids {
 		x, ok := r.ring.take(id)
 		if !ok {
@@ -183,6 +196,12 @@ func (r *Requests) send(now time.Duration, p *peer, ids []batching.RequestID) {
 		late := latency > o.SLO
 		if late {
 			r.total.Missed++
+		}
+		if learns {
+			flight := &p.flights[len(p.flights)-1]
+			flight.members = append(flight.members, Outcome{
+				Arrived: x.arrived, Cold: x.cold, InTime: !late, Slow: late && end-start > o.SLO,
+			})
 		}
 		if x.arrived >= o.Window.From {
 			p.whole().use.Served++
@@ -200,9 +219,24 @@ func (r *Requests) finish(now time.Duration, p *peer) {
 	all.inFlight--
 	r.inFlight--
 	all.idleSince = now
+	if len(p.flights) > 0 {
+		r.observe(now, p)
+	}
 	r.options.Policy.Done(TimeAt(now), p.ID)
 	r.act(now)
 	if !all.up && all.inFlight == 0 {
 		r.options.OnDrained(all.ID)
+	}
+}
+
+// observe tells of the first batch that the peer has in flight, which is answered now.
+func (r *Requests) observe(now time.Duration, p *peer) {
+	flight := p.flights[0]
+	p.flights = p.flights[1:]
+	for _, x := range flight.members {
+		r.outcomes.add(x)
+	}
+	if r.options.Learner != nil && len(flight.members) > 0 {
+		r.options.Learner.Executed(TimeAt(now), p.Config, len(flight.members), flight.took)
 	}
 }

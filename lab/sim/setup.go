@@ -85,6 +85,13 @@ type Function struct {
 	Times    systems.Times
 	Truth    Truth
 	Arrivals Arrivals
+	// Pace, if not nil, multiplies the times of executions that begin at a time: a neighbour on the
+	// machine, or a slower clock.
+	Pace func(at time.Duration) float64
+	// Learner, if not nil, replaces Times as what the scheduler knows.
+	Learner Learner
+	// Outcome, if not nil, is called with each request when its outcome is known.
+	Outcome func(Outcome)
 	// Start is the time of a cold start: the sandbox and loading the model. A function
 	// with variants has theirs, and their times.
 	Start time.Duration

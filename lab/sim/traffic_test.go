@@ -198,7 +198,7 @@ func TestSpread(t *testing.T) {
 	var sum, logs, squares float64
 	const n = 200_000
 	for range n {
-		d := s.draw(time.Second).Seconds()
+		d := s.draw(time.Second, 0).Seconds()
 		l := math.Log(d)
 		sum, logs, squares = sum+d, logs+l, squares+l*l
 	}

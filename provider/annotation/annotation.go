@@ -117,6 +117,9 @@ const (
 	// InferReach is in a function's status for which sizes of requests its objective holds. In a
 	// deployment it is ignored.
 	InferReach = "com.openfaas.infer.reach"
+	// InferPromise is in a function's status what was promised and how well it was kept. In a deployment it is
+	// ignored.
+	InferPromise = "com.openfaas.infer.promise"
 	// InferProgress is in a function's status what is being found out about its model, or for what
 	// that waits, until its times are known. In a deployment it is ignored.
 	InferProgress = "com.openfaas.infer.progress"

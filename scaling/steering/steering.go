@@ -1,7 +1,8 @@
 // Package steering feeds the latencies of requests back into capacity. The engine plans
 // from predicted times. A [Loop] watches the part of a function's requests that meet its
 // objective, and returns the multiple of the measured load that the engine must plan for.
-// It decides only that. Begin with [Loop.Look].
+// It decides only that. Within seconds it follows requests that miss the objective together; in the long run an
+// account keeps the percentile (account.go). Begin with [Loop.Look].
 package steering
 
 import (
@@ -40,6 +41,9 @@ const (
 	judging        = 10 * time.Second
 )
 
+// Lowest is the lowest level. Batches may take half of what was predicted at the percentile, and shares come in steps.
+const Lowest = 0.4
+
 // Highest is the highest level. Execution may be eight times slower than predicted, and
 // the smallest possible instance may be planned for four times the load.
 const Highest = 32.0
@@ -69,6 +73,10 @@ type Seen struct {
 // Loop steers one function. Its zero value has seen nothing. It serves one caller at a
 // time, and times never go back.
 type Loop struct {
+	// Accounts keeps an account of misses, which decides in the long run about levels from [Lowest] on. Without it no
+	// level is below 1, and one above 1 falls whatever missed the objective before.
+	Accounts bool
+	account  account
 	// level is what [Loop.Level] returns; 0 stands for 1.
 	level float64
 	// marks has the counters at the looks of the last window, the oldest first.
@@ -113,9 +121,14 @@ type mark struct {
 	slow                  uint64
 }
 
-// Level is the factor by which plans multiply the measured load: 1 if predictions hold, at
-// most [Highest].
-func (l *Loop) Level() float64 { return max(1, l.level) }
+// Level is the factor by which plans multiply the measured load, from [Lowest] to [Highest]: 1 if predictions hold,
+// and less if the objective is kept better than promised.
+func (l *Loop) Level() float64 {
+	if l.level == 0 {
+		return 1
+	}
+	return l.level
+}
 
 // Troubled reports whether, at the latest look, more requests missed the objective than
 // percentile and chance allow.
@@ -144,6 +157,10 @@ func (l *Loop) Look(now time.Time, s Seen) (changed bool) {
 		l.capacity, l.changed = s.Capacity, now
 	}
 	bad, good, slow := l.count(now, s)
+	if l.Accounts {
+		l.account.count(now, s)
+	}
+	s.Planned *= min(1, l.Level())
 	l.troubled = bad > Allowed(bad+good, s.Percentile)
 	lacking := bad-slow > Allowed(bad+good-slow, s.Percentile)
 	before := l.Level()
@@ -156,8 +173,11 @@ func (l *Loop) Look(now time.Time, s Seen) (changed bool) {
 	case lacking:
 		l.calm = now
 		l.raise(now, s, bad-slow, good)
-	case l.level > 1:
+	case l.Accounts && l.owes(now, s):
+	case l.level > 1 && (!l.Accounts || l.account.credit >= 0 || l.helpless(now)):
 		l.lower(now)
+	case l.Accounts && l.level <= 1:
+		l.level = l.account.next(now, s, l.Level())
 	}
 	return l.Level() != before
 }
@@ -185,6 +205,13 @@ func (l *Loop) count(now time.Time, s Seen) (bad, good, slow float64) {
 func (l *Loop) raise(now time.Time, s Seen, bad, good float64) {
 	waits := s.Changing && now.Sub(l.ordered) < patience
 	if waits || l.rests(now, s, bad, good) || !l.full.IsZero() && now.Sub(l.full) < pause || now.Sub(l.ordered) < reaction || now.Sub(l.changed) < reaction {
+		return
+	}
+	if a := &l.account; l.Level() < 1 && a.credit > 0 && bad < 0.2*(bad+good) {
+		// There is credit for what missed so far, and the level below was enough until lately.
+		a.tooLow(now, l.Level())
+		a.changed, a.pending = now, false
+		l.level, l.ordered = min(1, l.Level()/thrift), now
 		return
 	}
 	by := steepest
@@ -255,7 +282,7 @@ func (l *Loop) rests(now time.Time, s Seen, bad, good float64) bool {
 // does not take what others give back later.
 func (l *Loop) settle(s Seen) {
 	if s.Planned > 0 && l.level > s.Planned {
-		l.level = max(1, s.Planned)
+		l.level = max(min(1, l.level), s.Planned)
 	}
 }
 
@@ -267,6 +294,7 @@ func (l *Loop) lower(now time.Time) {
 		l.level = 1
 	}
 	l.calm, l.fell = now, now
+	l.account.before, l.account.all, l.account.missed = 0, 0, 0 // They belong to the level before.
 }
 
 // Corrected notes that the engine's predicted times grew by the factor by. It divides the

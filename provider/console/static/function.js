@@ -103,6 +103,7 @@ function Overview({ f, span, choose }) {
       <${Tile} label="Cost" note=${f.memory_bytes > 0 && bytes(f.memory_bytes)}>${cost(f)}<//>
       <${Tile} label="Revision" note=${swapping ? `revision ${plain(r.asked)} is asked for and starts` : ""}>${plain(r.serving || r.asked || "–")}<//>
     </dl>
+    ${f.promise && html`<p class="quiet">${plain(f.promise.sentence[0].toUpperCase() + f.promise.sentence.slice(1))}.</p>`}
     <${Rollout} key=${`${f.namespace}/${f.name}`} f=${f} />
     <section class="card"><div class="card-head"><h2>Load</h2><${Span} span=${span} choose=${choose} /></div>
       ${s ? html`<div class="two charts"><${Requests} s=${s} step=${span === "1h" ? 30 : 10} /><${Latency} s=${s} goal=${goal} /></div>` : html`<p class="empty">No history yet.</p>`}</section>
