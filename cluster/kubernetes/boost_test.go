@@ -39,6 +39,13 @@ func podOf(t *testing.T, client *fake.Clientset, id cluster.InstanceID) (pod *co
 func TestBoost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, client := starter()
+		var quotas []int64 // Those that resizes ask for.
+		client.PrependReactor("patch", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			var pod corev1.Pod
+			err := json.Unmarshal(a.(clienttesting.PatchAction).GetPatch(), &pod)
+			quotas = append(quotas, pod.Spec.Containers[0].Resources.Limits.Cpu().MilliValue())
+			return false, nil, err
+		})
 		free := func() int {
 			nodes, err := b.Nodes(t.Context())
 			if err != nil {
@@ -71,13 +78,6 @@ func TestBoost(t *testing.T) {
 		resized := make(chan error, 1)
 		larger := e.instance.Config
 		larger.CPU = 500
-		var quotas []int64 // Those that resizes ask for.
-		client.PrependReactor("patch", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
-			var pod corev1.Pod
-			err := json.Unmarshal(a.(clienttesting.PatchAction).GetPatch(), &pod)
-			quotas = append(quotas, pod.Spec.Containers[0].Resources.Limits.Cpu().MilliValue())
-			return false, nil, err
-		})
 		go func() { resized <- b.Resize(t.Context(), "m-1", larger) }()
 		synctest.Wait()
 		if _, request, limit = podOf(t, client, "m-1"); request != 500 || limit != 500 {
