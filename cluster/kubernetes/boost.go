@@ -78,6 +78,7 @@ func (e *entry) endBoost() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	e.setBoost(0)
+	e.notify() // A resize may wait for it.
 	if err == nil || b.ctx.Err() != nil || b.entries[spec.ID] != e {
 		return
 	}

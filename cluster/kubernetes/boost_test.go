@@ -1,7 +1,9 @@
 package kubernetes
 
 import (
+	"encoding/json"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 
@@ -37,6 +39,13 @@ func podOf(t *testing.T, client *fake.Clientset, id cluster.InstanceID) (pod *co
 func TestBoost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, client := starter()
+		var quotas []int64 // Those that resizes ask for.
+		client.PrependReactor("patch", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			var pod corev1.Pod
+			err := json.Unmarshal(a.(clienttesting.PatchAction).GetPatch(), &pod)
+			quotas = append(quotas, pod.Spec.Containers[0].Resources.Limits.Cpu().MilliValue())
+			return false, nil, err
+		})
 		free := func() int {
 			nodes, err := b.Nodes(t.Context())
 			if err != nil {
@@ -66,14 +75,18 @@ func TestBoost(t *testing.T) {
 			t.Errorf("an instance for which nobody waits asks for %dm", request)
 		}
 		e.ready()
+		resized := make(chan error, 1)
+		larger := e.instance.Config
+		larger.CPU = 500
+		go func() { resized <- b.Resize(t.Context(), "m-1", larger) }()
 		synctest.Wait()
-		pod, request, limit = podOf(t, client, "m-1")
-		if request != 250 || limit != 250 {
-			t.Errorf("a ready instance has %dm and %dm", request, limit)
+		if _, request, limit = podOf(t, client, "m-1"); request != 500 || limit != 500 {
+			t.Errorf("a resize as soon as it is ready leaves it with %dm and %dm", request, limit)
 		}
-		b.podSeen(pod)
-		synctest.Wait()
-		if e.boost != 0 || e.resizing || free() != 7500 {
+		if err := <-resized; err != nil || !slices.Equal(quotas, []int64{250, 500}) {
+			t.Errorf("%v; the quotas are %v", err, quotas)
+		}
+		if e.boost != 0 || e.resizing || free() != 7250 {
 			t.Errorf("its share is still being changed, or %dm are not all that is left", free())
 		}
 		if err := b.Close(); err != nil {

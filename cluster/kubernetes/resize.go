@@ -102,6 +102,19 @@ func (e *entry) changeShare(ctx context.Context, allow func(*cluster.Instance) e
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	for boosted := true; boosted; { // The share that it started with is taken back first.
+		e.backend.mu.Lock()
+		changed := e.changed
+		boosted = e.boost > 0 && e.instance.State == cluster.Ready
+		e.backend.mu.Unlock()
+		if boosted {
+			select {
+			case <-changed:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	}
 	before, after, err := e.beginResize(allow)
 	if err != nil {
 		return err

@@ -25,7 +25,56 @@ func TestFirstRequestStartsAnInstance(t *testing.T) {
 		if d := r.describe("f"); d.Ready != 1 || d.Cold != 1 || d.Problem != "" {
 			t.Errorf("described as %+v", d)
 		}
+		if !r.only().Awaited {
+			t.Error("the backend does not know that a request waits for the instance")
+		}
+		r.measured("kept", "m", func(f *provider.Function) { f.Replicas, f.Inference.MinReplicas = 1, 1 })
+		r.until("started", func() bool { return len(r.describe("kept").Instances) > 0 })
+		for _, in := range r.describe("kept").Instances {
+			if in.Awaited {
+				t.Error("a request waits for an instance of a function that nobody has called")
+			}
+		}
 	})
+}
+
+// What a candidate answers counts: the function can take the whole load again at any moment.
+func TestCapacityForWhatIsAnsweredElsewhere(t *testing.T) {
+	for elsewhere, keeps := range map[bool]bool{true: true, false: false} {
+		try(t, func(r *rig) {
+			cores := func() (sum int) {
+				for _, in := range r.backend.living() {
+					if !in.Parked {
+						sum += in.Config.CPU
+					}
+				}
+				return sum
+			}
+			r.measured("f", "m")
+			r.load("f", time.Millisecond, 20*time.Second)
+			before := cores()
+			end := make(chan struct{})
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				for tick := time.NewTicker(time.Millisecond); elsewhere; {
+					select {
+					case <-tick.C:
+						r.Controller.functions[full("f")].classing.classifier.CountElsewhere()
+					case <-end:
+						tick.Stop()
+						return
+					}
+				}
+			}()
+			r.load("f", 20*time.Millisecond, 2*time.Minute)
+			if after := cores(); (after >= before) != keeps {
+				t.Errorf("counted %v: %dm before, then %dm", elsewhere, before, after)
+			}
+			close(end)
+			<-done
+		})
+	}
 }
 
 func TestHeldRequestsAreAnsweredTogether(t *testing.T) {
