@@ -191,7 +191,7 @@ func (c *Controller) look(now time.Time, fn *function) scaling.Function {
 	fn.running = f.Instances
 	c.pairs.look(now, fn, &f)
 	fn.setLoad(now, &f, stats, busy, c.options.Cold, c.options.Tick)
-	if fn.awaitsFirst() {
+	if awaitsFirst(fn) {
 		f.Min = max(1, f.Min)
 	}
 	addBacklog(c, fn, &f, now, stats)
@@ -288,7 +288,7 @@ func (fn *function) wake() {
 }
 
 // awaitsFirst reports whether a deployment whose requests are answered elsewhere has not had an instance yet.
-func (fn *function) awaitsFirst() bool {
+func awaitsFirst(fn *function) bool {
 	if fn.Warm && slices.ContainsFunc(fn.Sorted(), (*instance).serves) {
 		fn.warmed = fn.Function
 	}
