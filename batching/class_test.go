@@ -95,7 +95,7 @@ func (p conserving) Actions(now time.Time) []Action {
 	switch p := p.Policy.(type) {
 	case *Shared:
 		for _, k := range p.fleet.kinds {
-			idle := k.free.Len() > 0 && k.lanes&p.queued != 0 && !slices.Contains(p.held, k)
+			idle := k.free.Len() > 0 && k.lanes&p.queued != 0 && !k.held(p)
 			if _, last := p.count(k); idle && p.clock.since(now)+k.exec[0] <= last {
 				return slices.Concat(actions, []Action{{Instance: "nobody, though one is idle", Dispatch: []RequestID{0}}})
 			}

@@ -25,6 +25,9 @@ func (s *Shared) hold(now time.Duration, k *kind, from, size int) (until time.Du
 	if now >= window {
 		return 0, false
 	}
+	if s.deferred {
+		return window, true
+	}
 	load, base := s.load(now, k), k.base()
 	if base.patience.head != head.id {
 		base.patience = patience{head.id, now + s.fillWait(k, size, load)}

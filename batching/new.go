@@ -11,6 +11,7 @@ const (
 	InFlessName  = "infless"
 	SharedName   = "shared"
 	AsyFuncName  = "asyfunc"
+	DeferredName = "deferred"
 )
 
 // Kind is what other packages must know of a policy.
@@ -35,6 +36,7 @@ var policies = []Kind{
 	{Name: InFlessName, OwnQueues: true, New: func(o Options) Policy { return NewInFless(o) }},
 	{Name: SharedName, New: func(o Options) Policy { return NewShared(o) }},
 	{Name: AsyFuncName, New: func(o Options) Policy { return NewAsyFunc(o) }},
+	{Name: DeferredName, New: func(o Options) Policy { return NewDeferred(o) }},
 }
 
 // Register adds a policy. Packages of papers call it when they are initialised. It panics if the name

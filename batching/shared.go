@@ -1,7 +1,6 @@
 package batching
 
 import (
-	"slices"
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
@@ -76,9 +75,11 @@ type Shared struct {
 	// held.
 	holding time.Duration
 	// held has the kinds whose batches are held back now.
-	held    []*kind
-	actions []Action
-	ids     []RequestID
+	held []*kind
+	// deferred: a batch waits as long as one more request could join in time (see [NewDeferred]).
+	deferred bool
+	actions  []Action
+	ids      []RequestID
 }
 
 // NewShared returns the shared-queue policy.
@@ -260,7 +261,7 @@ func (s *Shared) best(now time.Duration) *kind {
 	var best *kind
 	var highest float64
 	for _, k := range s.fleet.kinds {
-		if k.free.Len() == 0 || k.lanes&s.queued == 0 || slices.Contains(s.held, k) {
+		if k.free.Len() == 0 || k.lanes&s.queued == 0 || k.held(s) {
 			continue
 		}
 		waiting, last := s.count(k)

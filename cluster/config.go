@@ -269,6 +269,9 @@ type InstanceSpec struct {
 	Paired bool       `json:"paired,omitempty"`
 	Part   string     `json:"part,omitempty"`
 	Body   InstanceID `json:"body,omitempty"`
+	// Awaited: requests wait for it, because no instance of its function is ready. A backend may give it more CPU than its
+	// config until it is ready.
+	Awaited bool `json:"-"`
 	// Config is what the instance holds of the node. An instance of a model may
 	// use that and no more. An instance of a process holds what its function
 	// requests, which may be nothing, and may use up to Limits.

@@ -140,7 +140,8 @@ func newListCommand() *cobra.Command {
 		Aliases: []string{"ls"},
 		Short:   "List the functions of a provider",
 		Long: `list shows the deployed functions of all namespaces, or of one: the image, the objective,
-the instances that are ready or parked, and planned, and the requests answered since the provider started.`,
+the instances that are ready or parked, and planned, and the requests answered since the provider started.
+If a later revision of a function is rolled out gradually, a last column says how far it is.`,
 		Example: "  faas-infer list\n  faas-infer list --namespace team-a -o yaml",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -164,6 +165,10 @@ the instances that are ready or parked, and planned, and the requests answered s
 func listTable(all []types.FunctionStatus, now time.Time) *report.Table {
 	t := &report.Table{Columns: []report.Column{{Title: "NAME"}, {Title: "NAMESPACE"}, {Title: "IMAGE"}, {Title: "OBJECTIVE", Right: true},
 		{Title: "READY", Right: true}, {Title: "ANSWERED", Right: true}, {Title: "AGE", Right: true, Wide: true}, {Title: "CPU LIMIT", Wide: true}, {Title: "MEMORY LIMIT", Wide: true}}}
+	rolling := slices.ContainsFunc(all, func(f types.FunctionStatus) bool { return note(f, annotation.InferRollout) != "" })
+	if rolling {
+		t.Columns = append(t.Columns, report.Column{Title: "ROLLOUT"})
+	}
 	for _, f := range all {
 		limits := types.FunctionResources{}
 		if f.Limits != nil {
@@ -173,8 +178,13 @@ func listTable(all []types.FunctionStatus, now time.Time) *report.Table {
 		if !f.CreatedAt.IsZero() {
 			age = now.Sub(f.CreatedAt).Round(time.Second).String()
 		}
-		t.Add(f.Name, f.Namespace, f.Image, dashed(annotation.Objective(f)), fmt.Sprintf("%d/%d", f.AvailableReplicas, f.Replicas),
-			fmt.Sprintf("%.0f", f.InvocationCount), age, cmp.Or(limits.CPU, "-"), cmp.Or(limits.Memory, "-"))
+		row := []any{f.Name, f.Namespace, f.Image, dashed(annotation.Objective(f)),
+			fmt.Sprintf("%d/%d", f.AvailableReplicas, f.Replicas), fmt.Sprintf("%.0f", f.InvocationCount), age,
+			cmp.Or(limits.CPU, "-"), cmp.Or(limits.Memory, "-")}
+		if rolling {
+			row = append(row, cmp.Or(note(f, annotation.InferRollout), "-"))
+		}
+		t.Add(row...)
 	}
 	return t
 }

@@ -12,9 +12,13 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 	"unicode/utf8"
 
+	"github.com/openfaas/faas-provider/types"
+
 	"github.com/faas-infer/faas-infer/command/commandtest"
+	"github.com/faas-infer/faas-infer/provider/annotation"
 )
 
 // fakeProvider answers like a provider with three functions in two namespaces. Without figures it has no
@@ -153,6 +157,25 @@ func TestPlainStatus(t *testing.T) {
 	for _, want := range []string{"broken        broken         2s        -     -    0/0  the model cannot be read: it ends too early [2J\n", "digits        ok           50ms        -     -    2/2\n", "words.team-a  ok"} {
 		if err != nil || !strings.Contains(out, want) {
 			t.Errorf("no %q: %v\n%s", want, err, out)
+		}
+	}
+}
+
+// The list says which functions roll out a later revision, and has no column for that otherwise.
+func TestListShowsRollouts(t *testing.T) {
+	with := map[string]string{annotation.InferRollout: "revision 3 is sharing and gets 25 % of the requests"}
+	all := []types.FunctionStatus{{Name: "a", Annotations: &with}, {Name: "b"}}
+	var out strings.Builder
+	for _, c := range []struct {
+		all  []types.FunctionStatus
+		want bool
+	}{{all, true}, {all[1:], false}} {
+		out.Reset()
+		if err := listTable(c.all, time.Now()).Write(&out, false); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(out.String(), "ROLLOUT"); got != c.want || c.want && !strings.Contains(out.String(), "gets 25 %") {
+			t.Errorf("%s", out.String())
 		}
 	}
 }

@@ -80,7 +80,9 @@ func (machine) Open(ctx context.Context, b Base) (p Parts, err error) {
 		return p, err
 	}
 	found := bundles.New(bundles.Dir(f.bundles), f.state, looked, b.Log)
-	found.Downloads = bundles.NewDownloads(f.Downloads, secrets, kept.Functions)
+	downloads := f.Downloads
+	downloads.Hashed = looked.Remember
+	found.Downloads = bundles.NewDownloads(downloads, secrets, kept.Functions)
 	models, ordinary := router.Split(backend)
 	made, err := sets.New(ctx, models, sets.Options{Logger: b.Log})
 	if err != nil {

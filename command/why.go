@@ -129,8 +129,8 @@ func (y *whyCommand) print(out io.Writer, a whyAnswer) error {
 	line := func(prefix, said string) { text.WriteString(report.Wrapped(prefix, decisions.Printable(said), width)) }
 	line("", fmt.Sprintf("%s.%s: %d of %d instances ready, image %s", f.Name, f.Namespace, f.AvailableReplicas, f.Replicas, f.Image))
 	for _, about := range []struct{ key, name string }{
-		{annotation.InferProblem, "Problem"}, {annotation.InferProgress, "Progress"}, {annotation.InferPlan, "Plan"}, {annotation.InferReach, "Sizes"},
-		{annotation.InferSharing, "Sharing"},
+		{annotation.InferProblem, "Problem"}, {annotation.InferProgress, "Progress"}, {annotation.InferRollout, "Rollout"},
+		{annotation.InferPlan, "Plan"}, {annotation.InferReach, "Sizes"}, {annotation.InferSharing, "Sharing"},
 	} {
 		if said := note(f, about.key); said != "" {
 			line(about.name+": ", said)

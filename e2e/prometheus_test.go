@@ -173,9 +173,10 @@ func TestDashboard(t *testing.T) {
 		return len(values) == 1 && values[0] == inTime+refused
 	})
 	all := dashboardQueries(t)
-	// These have an answer only with callers, after changes of the load, once times are corrected, and at the end.
+	// These have an answer only with callers, after changes of the load, once times are corrected, in a rollout, and at the
+	// end.
 	fewer := all["Fewer instances"]
-	for _, name := range []string{"Refusals by reason B", "Capacity changed", "Measured over predicted time A", "Fewer instances"} {
+	for _, name := range []string{"Refusals by reason B", "Capacity changed", "Measured over predicted time A", "Share of candidates A", "Fewer instances"} {
 		if all[name] == "" {
 			t.Errorf("the dashboard has no %q", name)
 		}

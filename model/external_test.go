@@ -111,6 +111,34 @@ func TestExternalFiles(t *testing.T) {
 	}
 }
 
+// What is written piece by piece has the hash of the file. The hash of a file with its weights elsewhere has these, too.
+func TestHasher(t *testing.T) {
+	path := external(t, "weights.bin", "0")
+	for _, c := range []struct {
+		name  string
+		bytes []byte
+		whole bool
+	}{{"weights.onnx", []byte("no weights elsewhere"), true}, {filepath.Base(path), nil, false}} {
+		file := filepath.Join(filepath.Dir(path), c.name)
+		if c.bytes != nil {
+			if err := os.WriteFile(file, c.bytes, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		all, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := model.NewHasher()
+		for b := range slices.Chunk(all, 3) {
+			_, _ = h.Write(b)
+		}
+		if want, err := model.ContentHash(file); err != nil || h.Whole() != c.whole || (h.Sum() == want) != c.whole {
+			t.Errorf("%s: %s, whole %v; want %s, %v", c.name, h.Sum(), h.Whole(), want, err)
+		}
+	}
+}
+
 // A hash takes little memory, whatever the file holds.
 func TestHashInLittleMemory(t *testing.T) {
 	path := external(t, "weights.bin", "0")

@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"cmp"
 	"maps"
 	"strings"
 
@@ -18,6 +19,7 @@ func (s *Server) statusOf(d *deployed) Status {
 	if !ok {
 		now = Status{}
 	}
+	now.Rollout = s.rollouts.progress(d.Name).sentence()
 	return s.fetching.shown(d.Name, d.explained(s.store, now))
 }
 
@@ -69,8 +71,11 @@ func withState(of *map[string]string, now Status) *map[string]string {
 	if now.Reach != "" {
 		with[annotation.InferReach] = shortened(now.Reach)
 	}
-	if now.Progress != "" {
-		with[annotation.InferProgress] = shortened(now.Progress)
+	if progress := cmp.Or(now.Progress, now.Arriving); progress != "" {
+		with[annotation.InferProgress] = shortened(progress)
+	}
+	if now.Rollout != "" {
+		with[annotation.InferRollout] = now.Rollout
 	}
 	if now.Sharing != "" {
 		with[annotation.InferSharing] = shortened(now.Sharing)
@@ -95,6 +100,7 @@ func withoutState(annotations *map[string]string) {
 		delete(*annotations, annotation.InferPlan)
 		delete(*annotations, annotation.InferReach)
 		delete(*annotations, annotation.InferProgress)
+		delete(*annotations, annotation.InferRollout)
 		delete(*annotations, annotation.InferSharing)
 		delete(*annotations, annotation.InferLearntShapes)
 	}

@@ -104,7 +104,7 @@ type fixedFields struct {
 
 // appendStatus adds a function's present status, without usage, as JSON to text.
 func (d *deployed) appendStatus(text []byte, now Status) []byte {
-	if now.Problem != "" || d.isDownloading() { // These change, too, and few functions have them.
+	if now.Problem != "" || now.Arriving != "" || now.Rollout != "" || d.isDownloading() { // These change, too, and few functions have them.
 		object, _ := json.Marshal(d.status(now, false))
 		return append(text, object...)
 	}

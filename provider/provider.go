@@ -121,6 +121,11 @@ type Status struct {
 	// Progress says what is being found out about its models, or for what they wait, "" once they
 	// are known.
 	Progress string
+	// Arriving says how much of its model each starting instance has, "" if none is sent one. It is also the Progress of
+	// a function without a ready instance.
+	Arriving string
+	// Rollout says how far the gradual rollout of a later revision is, "" if there is none.
+	Rollout string
 	// Learnt is that of the function which is served or prepared.
 	Learnt string
 }
@@ -157,6 +162,14 @@ type PatientDispatcher interface {
 	Dispatcher
 	// InvokePatiently is Invoke with patience added to the deadline.
 	InvokePatiently(ctx context.Context, req *frame.Request, patience time.Duration) (*frame.Response, error)
+}
+
+// LoadDispatcher is a Dispatcher of a function that can take over load from another one at any moment.
+type LoadDispatcher interface {
+	Dispatcher
+	// CountElsewhere counts a request of the function that its candidate has answered. Capacity is planned for it as for
+	// one that came here.
+	CountElsewhere()
 }
 
 // Controller runs functions. Names are full names. Calls for one function never

@@ -13,6 +13,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/backoff"
 	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/provider/rollout"
 	"github.com/faas-infer/faas-infer/provider/store"
 	"github.com/faas-infer/faas-infer/provider/web"
 )
@@ -128,7 +129,7 @@ func (s *rollouts) promote(ctx context.Context, r *running, why string) error {
 	ctx = context.WithoutCancel(ctx)
 	f, err := s.takeOver(ctx, r, why)
 	if err != nil {
-		return errors.Join(err, s.rollBack(ctx, r, "it could not take over: "+err.Error()))
+		return errors.Join(err, s.rollBack(ctx, r, refused, "it could not take over: "+err.Error()))
 	}
 	s.awaitHandOver(ctx, r, f.Revision)
 	_ = s.removeCandidate(ctx, r) // It logs its error, and the next look tries again.
@@ -179,15 +180,16 @@ func (s *rollouts) takeOver(ctx context.Context, r *running, why string) (*Funct
 	s.revisions.remember(before.Function, f, "promoted: "+why)
 	s.revisions.noteEnd(r.of, f, true, why)
 	s.events.decidedDeployment(s.now(), before, f)
+	s.metrics.CountRolloutEnd(r.of.full(), promotedOutcome)
 	s.decided(r.of, f.Revision, "promoted revision %d: %s", f.Revision, why)
 	return f, nil
 }
 
 // rollBack removes a candidate. Its function was never touched. After an error, which is logged, it is tried again.
-func (s *rollouts) rollBack(ctx context.Context, r *running, why string) error {
+func (s *rollouts) rollBack(ctx context.Context, r *running, cause rollout.Cause, why string) error {
 	next := r.split.candidate.Load()
 	r.mu.Lock()
-	r.doomed, r.why = why, "it must be removed, because "+why
+	r.doomed, r.cause, r.why = why, cause, "it must be removed, because "+why
 	r.mu.Unlock()
 	// The end is noted first: a store that has the deployment from kubectl must not begin to roll it out again.
 	if _, missing := s.find(r.of); missing == nil {
@@ -197,6 +199,7 @@ func (s *rollouts) rollBack(ctx context.Context, r *running, why string) error {
 	if s.ofFunction(r.of.full()) == r {
 		return err // It is still there.
 	}
+	s.metrics.CountRolloutEnd(r.of.full(), string(cause))
 	s.decided(r.of, r.revision, "rolled back revision %d (image %s): %s", r.revision, next.Deployment.Image, why)
 	return err
 }
@@ -242,7 +245,7 @@ func (s *rollouts) endRollout(ctx context.Context, of address, why string) {
 	r.acting = true
 	r.mu.Unlock()
 	if !acting {
-		_ = s.rollBack(ctx, r, why) // It logs its error, and it is tried again.
+		_ = s.rollBack(ctx, r, replaced, why) // It logs its error, and it is tried again.
 		return
 	}
 	s.of(of.full()).CompareAndSwap(r.split, nil) // What acts removes the candidate. It gets no more requests.

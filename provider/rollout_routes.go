@@ -172,7 +172,7 @@ func (s rolloutRoutes) endByUser(request *http.Request, a address, promote bool)
 	if promote {
 		return s.promote(request.Context(), r, "a user promoted it")
 	}
-	return s.rollBack(request.Context(), r, "a user aborted it")
+	return s.rollBack(request.Context(), r, aborted, "a user aborted it")
 }
 
 // RolloutSummary says how the rollouts of a function do, in sentences that change only with a step.
@@ -182,16 +182,21 @@ type RolloutSummary struct {
 	Progress, Failed string
 }
 
+// sentence says how far a rollout is, "" for none.
+func (p *RolloutProgress) sentence() string {
+	if p == nil {
+		return ""
+	}
+	return fmt.Sprintf("revision %d is %s and gets %d %% of the requests", p.Revision, p.Phase, p.Share)
+}
+
 // RolloutOf returns how the rollouts of a function do, by its full name.
 func RolloutOf(s *Server, name string) RolloutSummary {
 	a, err := resolve(name)
 	if err != nil {
 		return RolloutSummary{}
 	}
-	var out RolloutSummary
-	if p := s.rollouts.progress(name); p != nil {
-		out.Progress = fmt.Sprintf("revision %d is %s and gets %d %% of the requests", p.Revision, p.Phase, p.Share)
-	}
+	out := RolloutSummary{Progress: s.rollouts.progress(name).sentence()}
 	if last := s.rollouts.revisions.last(a); last != nil && !last.Promoted {
 		out.Failed = fmt.Sprintf("revision %d was rolled back: %s", last.Revision, last.Why)
 	}

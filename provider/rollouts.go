@@ -17,6 +17,7 @@ import (
 	"github.com/faas-infer/faas-infer/backoff"
 	"github.com/faas-infer/faas-infer/provider/annotation"
 	"github.com/faas-infer/faas-infer/provider/decisions"
+	"github.com/faas-infer/faas-infer/provider/metrics"
 	"github.com/faas-infer/faas-infer/provider/rollout"
 	"github.com/faas-infer/faas-infer/provider/web"
 )
@@ -33,6 +34,17 @@ const (
 	// removalPause is the time between two tries to remove a candidate.
 	removalPause = 5 * time.Second
 )
+
+// The causes of removals that are not the candidate's own. A user aborted its rollout, another deployment of the function came,
+// or the store did not take its deployment.
+const (
+	aborted  rollout.Cause = "aborted"
+	replaced rollout.Cause = "replaced"
+	refused  rollout.Cause = "refused"
+)
+
+// promotedOutcome is how a rollout ends in the metrics that took over.
+const promotedOutcome = "promoted"
 
 // rolloutHost is what rollouts need of the server.
 type rolloutHost interface {
@@ -58,6 +70,7 @@ type rollouts struct {
 	namespaceLocks, functionLocks *web.KeyedMutex
 	revisions                     revisions
 	replicas                      otherReplicas
+	metrics                       *metrics.Metrics
 	now                           func() time.Time
 	log                           zerolog.Logger
 
@@ -73,7 +86,7 @@ func (r *rollouts) connect(s *Server, peers RolloutPeers, kept RevisionStore) {
 	r.replicas = otherReplicas{peers}
 	r.rolloutHost, r.store, r.controller, r.callers, r.events, r.arriving = s, s.store, s.controller, &s.callers, s.events, &s.arriving
 	r.inFlight, r.namespaceLocks, r.functionLocks, r.now, r.log = s.inFlight, &s.namespaceLocks, &s.functionLocks, s.now, s.log
-	r.fetching = &s.fetching
+	r.fetching, r.metrics = &s.fetching, s.metrics
 	r.missing = func(function string) bool { return s.restored.isMissing(function) }
 	r.revisions.log, r.revisions.now = s.log, s.now
 	if r.revisions.store = kept; kept != nil {
@@ -96,9 +109,10 @@ type running struct {
 	// why is what the rollout waits for. acting: a promotion or a removal is in progress.
 	why    string
 	acting bool
-	// doomed is why the candidate must be removed, "" for nothing: the removal is tried again until it succeeds. again is
+	// doomed is why the candidate must be removed, with its cause, "" for nothing: the removal is tried again until it succeeds. again is
 	// when the next try is due after one that failed.
 	doomed string
+	cause  rollout.Cause
 	again  time.Time
 	// orphan is since when the function is not there, zero for not.
 	orphan time.Time
@@ -175,6 +189,7 @@ func (r *rollouts) withdrawn(d *deployed) {
 	if of, is := d.candidateOf(); is {
 		r.pointer(of.full()).Store(nil)
 		delete(r.running, of.full())
+		r.metrics.HideCandidateShare(of.full())
 	}
 	if r.running[d.Name] == nil {
 		delete(r.splits, d.Name)
@@ -209,6 +224,7 @@ func FollowRollouts(ctx context.Context, s *Server) {
 		s.rollouts.replicas.exchange(ctx, all)
 		for _, r := range all {
 			s.rollouts.look(ctx, r, time.Now(), &work)
+			r.showShare(&s.rollouts)
 		}
 	}
 }
@@ -225,8 +241,8 @@ func (s *rollouts) look(ctx context.Context, r *running, now time.Time, work *sy
 	}
 	if r.doomed != "" {
 		r.acting = true
-		why := r.doomed
-		work.Go(func() { _ = s.rollBack(ctx, r, why) }) // It logs its error.
+		cause, why := r.cause, r.doomed
+		work.Go(func() { _ = s.rollBack(ctx, r, cause, why) }) // It logs its error.
 		return
 	}
 	ready := status.AvailableReplicas > 0
@@ -254,7 +270,18 @@ func (s *rollouts) look(ctx context.Context, r *running, now time.Time, work *sy
 	case rollout.RollBack:
 		r.acting = true
 		r.split.apply(state, rollout.Plan{}, false) // It gets no more requests from now on.
-		work.Go(func() { _ = s.rollBack(ctx, r, action.Why) })
+		work.Go(func() { _ = s.rollBack(ctx, r, action.Cause, action.Why) })
+	}
+}
+
+// showShare records the share of the candidate while it is there.
+func (r *running) showShare(all *rollouts) {
+	function := r.of.full()
+	if p := all.progress(function); p != nil {
+		all.metrics.SetCandidateShare(function, float64(p.Share)/100)
+	}
+	if all.ofFunction(function) == nil { // It was removed meanwhile.
+		all.metrics.HideCandidateShare(function)
 	}
 }
 
@@ -277,7 +304,7 @@ func (s *rollouts) overtaken(ctx context.Context, r *running, present *deployed,
 		r.orphan = now
 	} else if now.Sub(r.orphan) > orphanPatience {
 		r.acting = true
-		work.Go(func() { _ = s.rollBack(ctx, r, "its function is gone") }) // It logs its error.
+		work.Go(func() { _ = s.rollBack(ctx, r, replaced, "its function is gone") }) // It logs its error.
 		return true
 	}
 	switch {
@@ -292,7 +319,7 @@ func (s *rollouts) overtaken(ctx context.Context, r *running, present *deployed,
 	default:
 		r.acting = true
 		why := fmt.Sprintf("revision %d was deployed without a gradual rollout", present.Revision)
-		work.Go(func() { _ = s.rollBack(ctx, r, why) }) // It logs its error.
+		work.Go(func() { _ = s.rollBack(ctx, r, replaced, why) }) // It logs its error.
 	}
 	return true
 }

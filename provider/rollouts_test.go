@@ -3,6 +3,7 @@ package provider
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync"
@@ -128,6 +129,41 @@ func TestPromotes(t *testing.T) {
 		}
 		if got := r.do("POST", "/function/f", "x"); got.Body.String() != want {
 			t.Fatalf("%d %s, want %s", got.Code, got.Body, want)
+		}
+	}
+}
+
+// A rollout shows in the function's status and in metrics, which say how it ended.
+func TestRolloutIsShown(t *testing.T) {
+	for _, c := range []struct{ answer, outcome string }{{"new", promotedOutcome}, {"", string(rollout.Failures)}} {
+		r := newSides(t, func(ctx context.Context, req *frame.Request) (*frame.Response, error) {
+			if c.answer == "" {
+				return nil, web.Refuse(http.StatusBadGateway, "it died")
+			}
+			return saying(c.answer)(ctx, req)
+		})
+		x := r.begin(t)
+		x.showShare(&r.rollouts)
+		const share = `faas_infer_candidate_share_ratio{function="f.openfaas-fn"} `
+		if text := r.do("GET", "/metrics", "").Body.String(); !strings.Contains(text, share+"0") {
+			t.Errorf("no share of the candidate:\n%s", text)
+		}
+		for _, path := range []string{"/system/functions", "/system/function/f"} {
+			text := r.do("GET", path, "").Body.String()
+			if !strings.Contains(text, `"com.openfaas.infer.rollout":"revision 2 is starting and gets 0 % of the requests"`) {
+				t.Errorf("%s does not show the rollout: %s", path, text)
+			}
+		}
+		r.look(t, x, 100, 100)
+		x.showShare(&r.rollouts)
+		text := r.do("GET", "/metrics", "").Body.String()
+		want := fmt.Sprintf("faas_infer_rollouts_total{function=%q,outcome=%q} 1\n", "f.openfaas-fn", c.outcome)
+		if !strings.Contains(text, want) || strings.Contains(text, share) {
+			t.Errorf("after the end there is no %sin\n%s", want, text)
+		}
+		r.do("DELETE", "/system/functions", `{"functionName":"f"}`)
+		if text := r.do("GET", "/metrics", "").Body.String(); strings.Contains(text, "faas_infer_rollouts_total{") {
+			t.Errorf("a function that is gone has metrics:\n%s", text)
 		}
 	}
 }

@@ -168,6 +168,11 @@ func (d *deployed) invoke(ctx context.Context, req *frame.Request) (*frame.Respo
 		tried = time.Now()
 		resp, err := x.tryCandidate(ctx, next, req, objective)
 		if resp != nil || err != nil {
+			// The present revision keeps its capacity: it has the whole load again when the candidate is removed, and hands
+			// it on to its successor when that takes over.
+			if present, ok := d.dispatcher.(LoadDispatcher); ok {
+				present.CountElsewhere()
+			}
 			return resp, err
 		}
 	}

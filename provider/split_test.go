@@ -104,6 +104,38 @@ func TestCandidateIsStuck(t *testing.T) {
 	}
 }
 
+// counting is a dispatcher that counts what is answered elsewhere.
+type counting struct {
+	dispatcherFunc
+	elsewhere atomic.Int64
+}
+
+func (c *counting) CountElsewhere() { c.elsewhere.Add(1) }
+
+// TestPresentKeepsItsCapacity: the present revision plans for what the candidate answers, and counts once what that fails
+// to answer.
+func TestPresentKeepsItsCapacity(t *testing.T) {
+	failing := dispatcherFunc(func(context.Context, *frame.Request) (*frame.Response, error) {
+		return nil, web.Refuse(http.StatusServiceUnavailable, "it is late")
+	})
+	for name, c := range map[string]struct {
+		side string
+		next dispatcherFunc
+		want int64
+	}{"the candidate": {"always", saying("new"), 1}, "its failure": {"always", failing, 0}, "the present": {"never", saying("new"), 0}} {
+		x, present := &split{}, &counting{dispatcherFunc: saying("old")}
+		x.ready.Store(true)
+		x.candidate.Store(&deployed{Function: &Function{}, dispatcher: c.next})
+		d := &deployed{Function: &Function{}, dispatcher: present, rollout: newRollout(x)}
+		if _, err := d.invoke(t.Context(), &frame.Request{Header: http.Header{canaryHeader: {c.side}}}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if n := present.elsewhere.Load(); n != c.want {
+			t.Errorf("%s: %d requests are counted as answered elsewhere, want %d", name, n, c.want)
+		}
+	}
+}
+
 // TestCandidatesAreNotCalled: only their functions are.
 func TestCandidatesAreNotCalled(t *testing.T) {
 	r := newSides(t, saying("new"))

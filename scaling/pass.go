@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/scaling/capacity"
 	"github.com/faas-infer/faas-infer/scaling/packing"
 	"github.com/faas-infer/faas-infer/scaling/placing"
 )
@@ -111,6 +112,9 @@ func bodyOf(v *view, s *Running) int {
 func (p *pass) start(v *view, placed []placing.Placed, why Why) {
 	reason := reasonOf(v, why)
 	for _, x := range placed {
+		if v.Queue == capacity.LateBound {
+			x.Candidate = p.engine.settings.Options.Grown(x.Candidate, v.Configs, v.SLO)
+		}
 		s := Start{
 			Function: v.Name, Revision: v.Revision, Artefact: x.Artefact, Config: x.Config, Exec: x.Exec, Mean: x.Mean,
 			Node: x.Node, Nodes: x.Nodes, Device: x.Device, Timeout: x.Timeout, Reason: reason,

@@ -90,6 +90,8 @@ type entry struct {
 	beside cluster.Resources
 	// changed is closed, and replaced, at every change.
 	changed chan struct{}
+	// boost is the CPU in millicores that the pod has until the instance is ready, 0 for that of its config.
+	boost int
 	// stopping: Stop was called. resizing: Resize or Park is changing its share and
 	// sets the share in instance when done.
 	stopping, resizing bool

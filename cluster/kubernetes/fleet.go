@@ -273,6 +273,9 @@ func (b *Backend) offer(n *nodes.Node) cluster.Node {
 		total.CPU, total.Memory = min(total.CPU, held.CPU), min(total.Memory, held.Memory)
 	}
 	free := total.Sub(held)
+	for e := range ours {
+		free.CPU -= max(0, e.boost-e.instance.Config.CPU) // Until it is ready.
+	}
 	usable := b.fleet.gpus(n, "")
 	devices := b.fleet.claimed(n.Name, usable.Rooms(b.fleet.heldGPUs(n.Name)))
 	if len(devices) > 0 {

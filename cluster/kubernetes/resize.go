@@ -110,14 +110,7 @@ func (e *entry) changeShare(ctx context.Context, allow func(*cluster.Instance) e
 	if was != next {
 		err = e.setQuota(ctx, next)
 	}
-	switch {
-	case errors.Is(err, errInfeasible):
-		e.refused(before.Node, err)
-	case errors.Is(err, ErrNoResize):
-		e.refused(anyNode, err)
-	case errors.Is(err, errForbidden):
-		e.refused(inNamespace(e.namespace), err)
-	}
+	e.noteRefusal(before.Node, err)
 	if err != nil && !errors.Is(err, ErrNoResize) && !errors.Is(err, errForbidden) && was != next {
 		// Restore the old quota, even if the kubelet has not seen the new one yet.
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), resizeTimeout)
@@ -172,15 +165,25 @@ func unreported(pod *corev1.Pod) bool {
 // errUnreported refuses a resize on a node that does not report the pod's resources.
 var errUnreported = errors.New("its node does not report its resources: upgrade the kubelet to Kubernetes 1.33 or later")
 
-// refused notes that a node changes no quotas.
-func (e *entry) refused(node string, why error) {
+// noteRefusal notes that a node, a namespace or the cluster changes no quotas, if an error says so.
+func (e *entry) noteRefusal(node string, err error) {
+	where := node
+	switch {
+	case errors.Is(err, errInfeasible):
+	case errors.Is(err, ErrNoResize):
+		where = anyNode
+	case errors.Is(err, errForbidden):
+		where = inNamespace(e.namespace)
+	default:
+		return
+	}
 	b := e.backend
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.fleet.refusals == nil {
 		b.fleet.refusals = map[string]refusal{}
 	}
-	b.fleet.refusals[node] = refusal{why, b.options.Now()}
+	b.fleet.refusals[where] = refusal{err, b.options.Now()}
 }
 
 // endResize gives the instance its new share, or its old one if the resize failed.

@@ -69,25 +69,29 @@ func (b *Backend) start(ctx context.Context, spec cluster.InstanceSpec) (cluster
 		e.abandon(false)
 		return cluster.Instance{}, err
 	}
-	pod, err := podspec.Model(plan)
-	if err != nil {
-		e.abandon(false)
-		return cluster.Instance{}, err
-	}
+	plan.StartingCPU = e.takeBoost()
 	if plan.Claim != "" {
 		if err := (claimWatch{b}).ensureClaim(ctx, namespace, plan.Share.Device, spec.Node); err != nil {
 			e.abandon(false)
 			return cluster.Instance{}, err
 		}
 	}
-	if err := e.create(ctx, pod); err != nil {
+	err = e.createPlanned(ctx, plan)
+	if err != nil && e.withoutBoost(err) {
+		plan.StartingCPU = 0
+		err = e.createPlanned(ctx, plan)
+	}
+	if err != nil {
 		e.abandon(errors.Is(err, context.Canceled) || isTransient(err))
 		return cluster.Instance{}, e.notCreated(err)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	close(e.begun)
-	b.begin(func() { e.await() })
+	b.begin(func() {
+		e.await()
+		e.endBoost()
+	})
 	return e.instance, nil
 }
 
@@ -204,6 +208,15 @@ func (f *fleet) heldGPUs(node string) (held []gpu.Held) {
 		}
 	}
 	return held
+}
+
+// createPlanned makes and creates a pod.
+func (e *entry) createPlanned(ctx context.Context, plan podspec.ModelPlan) error {
+	pod, err := podspec.Model(plan)
+	if err != nil {
+		return err
+	}
+	return e.create(ctx, pod)
 }
 
 // create creates the pod through the API server. If a retry finds that the pod exists, an

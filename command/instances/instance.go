@@ -69,6 +69,8 @@ type Flags struct {
 	Concurrency int
 	// shared is the directory of the model's copy on this node, nil for none.
 	shared *copies.Dir
+	// node holds the content that the node's agent has, nil for none.
+	node *os.File
 	// trial makes the instance measure its model.
 	trial bool
 	// tls is the directory of the instance's certificate, and Identity what was read of it, nil for none.

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -25,17 +26,26 @@ const (
 	alivePath = "/_/health"
 	// receivedTime is how long the last answer to the sender may take.
 	receivedTime = 5 * time.Second
+	// nodeLook is the time between two looks whether the node's agent has the model.
+	nodeLook = 20 * time.Millisecond
 )
 
-// receive waits for the model's files if the provider sends them, and makes --model name them. The instances of a
-// function on a node keep them in the directory of copies, if there is one, so that they are sent to the first one
-// only. The listeners stay open: who connects meanwhile is answered by the model's server.
+// receive waits for the model's files if the provider sends them, and makes --model name them. It takes them from the
+// node's agent, if that has them: all functions of the namespace share them. Otherwise the instances of a function on a
+// node keep them in the directory of copies, if there is one, so that they are sent to the first one only. The
+// listeners stay open: who connects meanwhile is answered by the model's server.
 func (f *Flags) receive(ctx context.Context, listeners []net.Listener, logger zerolog.Logger) error {
 	name, own := os.Getenv(contentEnv), os.Getenv(contentDirEnv)
 	if name == "" {
 		return nil
 	}
 	began, dir := time.Now(), own
+	var whole string
+	if whole, f.node = onNode(ctx, name); f.node != nil {
+		logger.Info().Msg("the model is on the node")
+		f.Model = content.Below(whole, own, f.Model)
+		return nil
+	}
 	if shared := os.Getenv(copies.Env); shared != "" {
 		held, err := copies.Hold(ctx, shared)
 		if err != nil {
@@ -49,19 +59,62 @@ func (f *Flags) receive(ctx context.Context, listeners []net.Listener, logger ze
 	if err != nil {
 		return fmt.Errorf("$%s: %w", contentEnv, err)
 	}
-	whole := r.Find()
-	if whole == "" {
-		if whole, err = waitFor(ctx, r, f.Identity, listeners); err != nil {
+	if whole = r.Find(); whole == "" {
+		if whole, f.node, err = waitFor(ctx, r, f.Identity, name, listeners); err != nil {
 			return fmt.Errorf("receive the model: %w", err)
 		}
-		logger.Info().Dur("took_ms", time.Since(began)).Msg("received the model")
+		how := "received the model"
+		if f.node != nil {
+			how = "the model has come to the node"
+		}
+		logger.Info().Dur("took_ms", time.Since(began)).Msg(how)
 	}
 	f.Model = content.Below(whole, own, f.Model)
 	return nil
 }
 
-// waitFor serves the receiver until the model is here.
-func waitFor(ctx context.Context, r *content.Receiver, identity *mutual.Identity,
+// onNode returns the directory of a content that the node's agent has, nil if it has none. The instance holds it until
+// its end.
+func onNode(ctx context.Context, name string) (whole string, held *os.File) {
+	dir := os.Getenv(copies.ModelEnv)
+	if dir == "" {
+		return "", nil
+	}
+	return copies.FindModel(ctx, dir, name)
+}
+
+// waitFor serves the receiver until the model is here, or on the node, where it is held.
+func waitFor(
+	ctx context.Context, r *content.Receiver, identity *mutual.Identity, name string, listeners []net.Listener,
+) (whole string, held *os.File, err error) {
+	waiting, end := context.WithCancel(ctx)
+	defer end()
+	var there string
+	var looking sync.WaitGroup
+	looking.Go(func() {
+		tick := time.NewTicker(nodeLook)
+		defer tick.Stop()
+		for held == nil {
+			select {
+			case <-waiting.Done():
+				return
+			case <-tick.C:
+				there, held = onNode(waiting, name)
+			}
+		}
+		end()
+	})
+	whole, err = serve(waiting, r, identity, listeners)
+	end()
+	looking.Wait()
+	if held != nil {
+		return there, held, nil
+	}
+	return whole, nil, err
+}
+
+// serve serves the receiver until the model is here.
+func serve(ctx context.Context, r *content.Receiver, identity *mutual.Identity,
 	listeners []net.Listener) (string, error) {
 	routes := http.NewServeMux()
 	routes.Handle(content.Path, r)

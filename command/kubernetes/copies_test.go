@@ -35,6 +35,9 @@ func TestCopiesClaim(t *testing.T) {
 			t.Errorf("%s: it has the claim %q", why, got)
 		}
 	}
+	if podspec.NodeModelVariable != copies.ModelEnv || podspec.ModelDir("a") != copies.ModelDir("a") {
+		t.Errorf("pods have %s, and instances look for %s", podspec.NodeModelVariable, copies.ModelEnv)
+	}
 	if podspec.CopiesVariable != copies.Env {
 		t.Errorf("pods have %s, and instances look for %s", podspec.CopiesVariable, copies.Env)
 	}
@@ -43,6 +46,7 @@ func TestCopiesClaim(t *testing.T) {
 func TestCopiesRefuses(t *testing.T) {
 	for _, c := range []struct{ arguments, want string }{
 		{"fn --size much", "--size"}, {"fn --size 0", "--size"}, {"fn --unused 0s", "--unused"}, {"fn --every -1s", "--every"},
+		{"fn --keep-free 100", "--keep-free"}, {"fn --directory /tmp --listen nowhere:x", "--listen"},
 		{"", "no namespace"}, {"fn --directory copies", "--directory"}, {"fn ../other", `namespace "../other"`},
 	} {
 		command := NewCopiesCommand()

@@ -200,7 +200,13 @@ func (p *platform) openControllers(opening context.Context) (command.Controller,
 	if err != nil {
 		return nil, err
 	}
-	byURI := &uris{platform: p, downloads: bundles.NewDownloads(f.Downloads, p.secrets, p.objects.Functions), image: f.modelImage}
+	local, downloads := f.Models(), f.Downloads
+	downloads.Hashed = local.Remember
+	byURI := &uris{platform: p, downloads: bundles.NewDownloads(downloads, p.secrets, p.objects.Functions), image: f.modelImage}
+	byURI.known = func(full string) bool {
+		_, there := p.objects.Lookup(full)
+		return there
+	}
 	p.backend, err = kubernetes.New(opening, kubernetes.Options{
 		Client: p.core, Metrics: p.metrics, Namespaces: nil, Functions: p.objects.Lookup, Profiles: p.profiles,
 		Args: f.instanceArguments, Copies: f.copiesClaim, Local: f.instances.local, Grace: instanceGrace, NodeSelector: f.nodeSelector, Certificate: certificate, Logger: b.Log,
@@ -209,6 +215,9 @@ func (p *platform) openControllers(opening context.Context) (command.Controller,
 	if err != nil {
 		return nil, err
 	}
+	if len(f.copies) > 0 && f.modelImage != "" && certificate == nil { // Agents speak no TLS.
+		byURI.agents = newAgents(p.ctx, p.watching.Go, byURI.isHere, byURI.source)
+	}
 	if err := p.openGroup(opening); err != nil {
 		return nil, err
 	}
@@ -216,7 +225,6 @@ func (p *platform) openControllers(opening context.Context) (command.Controller,
 	if err != nil {
 		return nil, err
 	}
-	local := f.Models()
 	models := &imageModels{local: local, root: f.imageDir()}
 	p.images = &images{platform: p, models: models, alike: local.Alike, cutter: p.cutter(models), function: p.objects.Lookup}
 	p.images.uris, byURI.models = byURI, models
@@ -232,11 +240,12 @@ func (p *platform) openControllers(opening context.Context) (command.Controller,
 	o.MaxSaves = objects.MaxSaves
 	p.learnType(opening) // Stored corrections hold for times that were converted in the same way.
 	o.Improver, o.Cuttable = p.images, p.images.cuttable
+	o.Arriving = byURI.progress
 	o.Replica, o.Eligible, o.Dial = p.replica(), p.eligible, b.Identity.Dial
 	if p.sets, err = sets.New(opening, p.backend, sets.Options{Leads: o.Replica.Leads, Dial: b.Identity.Dial, Logger: b.Log}); err != nil {
 		return nil, err
 	}
-	o.Backend = lasting{p.sets, p.ctx}
+	o.Backend = lasting{p.sets, p.ctx, byURI.foresee}
 	if err := p.openPlaceholders(&o); err != nil {
 		return nil, err
 	}
@@ -317,6 +326,12 @@ func (p *platform) serve(ctx context.Context, s *provider.Server, c command.Cont
 	p.watching.Go(func() { p.collect(ctx) })
 	p.watching.Go(func() { p.renew(ctx) })
 	p.watching.Go(func() { p.images.uris.tidy(ctx) })
+	if p.flags.modelImage != "" {
+		p.watching.Go(func() { p.images.uris.prefetch(ctx) })
+	}
+	if a := p.images.uris.agents; a != nil {
+		p.watching.Go(func() { a.follow(ctx, p.core) })
+	}
 	if p.placeholders != nil {
 		p.watching.Go(func() { p.placeholders.Run(ctx) })
 	}
@@ -353,6 +368,14 @@ type lasting struct {
 	cluster.Backend
 	// life ends when the provider does.
 	life context.Context
+	// starts is called for each instance that is started.
+	starts func(cluster.InstanceSpec)
+}
+
+// Start implements [cluster.Backend].
+func (l lasting) Start(ctx context.Context, spec cluster.InstanceSpec) (cluster.Instance, error) {
+	l.starts(spec)
+	return l.Backend.Start(ctx, spec)
 }
 
 // Stop implements [cluster.Backend]. It does nothing once the provider is ending.

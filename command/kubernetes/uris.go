@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -15,7 +16,6 @@ import (
 	"github.com/openfaas/faas-provider/types"
 
 	"github.com/faas-infer/faas-infer/cluster"
-	"github.com/faas-infer/faas-infer/cluster/kubernetes"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/podspec"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
 	"github.com/faas-infer/faas-infer/instance/engines"
@@ -46,12 +46,28 @@ type uris struct {
 	downloads *bundles.Downloads
 	// image is that of the instances, "" for none.
 	image string
+	// agents sends contents to nodes whose pods share them; nil if none do.
+	agents *agents
+	// known reports whether there is a function with a full name.
+	known func(full string) bool
 
 	mu sync.Mutex
 	// arrivals are the downloads for deployments from outside, by function and revision.
 	arrivals map[string]*arrival
 	// contents has what instances get, by the content's name.
 	contents map[string]*placed
+	// latest has the content that each function has now, by the function's name.
+	latest map[string]string
+	// sendings are those to starting instances.
+	sendings map[cluster.InstanceID]toInstance
+}
+
+// toInstance is the sending of the content of an instance: to itself or to its node.
+type toInstance struct {
+	function string
+	// to is the node, "" for the instance.
+	to string
+	*sending
 }
 
 // arrival is a download in the background.
@@ -76,6 +92,8 @@ type placed struct {
 type revision struct {
 	*provider.Function
 	entry string
+	// at is when this replica has learned of it.
+	at time.Time
 }
 
 // isURI reports whether a deployment names its model by a URI.
@@ -114,21 +132,20 @@ func (u *uris) listModels(ctx context.Context, f *provider.Function) (found, []c
 	if err != nil {
 		return n, nil, fmt.Errorf("%s: %w", f.ModelFrom(), err)
 	}
+	if slices.ContainsFunc(models, func(m control.Model) bool { return engines.IsManifest(m.File) }) {
+		return n, nil, errTensorFlow(f)
+	}
 	index, err := content.IndexOf(b.Dir)
 	if err != nil {
 		return n, nil, fmt.Errorf("%s: %w", f.ModelFrom(), err)
 	}
 	name := index.Name()
-	u.keep(name, revision{f, entry}, &index)
+	u.keep(name, revision{Function: f, entry: entry}, &index)
 	n.image = v1alpha1.ResolvedImage{Reference: u.image, Directory: podspec.ContentPath, Entry: entry, Content: name}
 	for _, m := range models {
 		below, err := filepath.Rel(b.Dir, m.File)
 		if err != nil {
 			return n, nil, err
-		}
-		if engines.IsManifest(m.File) {
-			return n, nil, annotation.SourceError(f.Inference.Source, "the image of --model-image has the engine "+
-				"onnx only; put a model of TensorFlow into the function's image, or convert it with `faas-infer model convert`")
 		}
 		u.models.keep(m.File, origin{inside: inContent(below, name)})
 		known := v1alpha1.ResolvedModel{Name: m.Name, Of: m.Of, File: below, Images: m.Images, Accuracy: m.Accuracy}
@@ -138,6 +155,12 @@ func (u *uris) listModels(ctx context.Context, f *provider.Function) (found, []c
 		n.files, n.image.Models = append(n.files, m.File), append(n.image.Models, known)
 	}
 	return n, models, nil
+}
+
+// errTensorFlow refuses a model that ONNX Runtime does not run.
+func errTensorFlow(f *provider.Function) error {
+	return annotation.SourceError(f.Inference.Source, "on Kubernetes a model by URI must be ONNX, because the image of "+
+		"--model-image has no TensorFlow; convert it with faas-infer model convert, or put it into the function's image")
 }
 
 // inContent is a model's name in instances.
@@ -156,14 +179,16 @@ func (u *uris) keep(name string, r revision, index *content.Index) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.contents == nil {
-		u.contents = map[string]*placed{}
+		u.contents, u.latest = map[string]*placed{}, map[string]string{}
 	}
 	p := u.contents[name]
 	if p == nil {
 		p = &placed{of: map[string]revision{}, index: index}
 		u.contents[name] = p
 	}
+	r.at = time.Now()
 	p.of[r.Name] = r
+	u.latest[r.Name] = name
 }
 
 // find returns a content, and the revision with it of a function, or else of another function, as that of a candidate
@@ -229,7 +254,7 @@ func (u *uris) recorded(f *provider.Function, r v1alpha1.ResolvedImage) (n found
 	if err := u.downloads.Pin(f, r.Entry); err != nil {
 		u.platform.base.Log.Warn().Err(err).Str("function", f.Name).Msg("the cache of models may evict the function's model")
 	}
-	u.keep(r.Content, revision{f, r.Entry}, nil)
+	u.keep(r.Content, revision{Function: f, entry: r.Entry}, nil)
 	dir := u.downloads.Dir(r.Entry)
 	for _, m := range r.Models {
 		file := filepath.Join(dir, m.File)
@@ -283,10 +308,17 @@ func (u *uris) source(ctx context.Context, name, function string) (content.Sourc
 	return content.Source{Index: *p.index, Dir: dir}, nil
 }
 
+// isHere reports whether the content of a function is on this machine.
+func (u *uris) isHere(name, function string) bool {
+	p, r := u.find(name, function)
+	return p != nil && u.downloads.Has(r.Function)
+}
+
 // feed implements Feed of [kubernetes.Options]. The leader sends. It also decides how long that may take: it may
 // download the model first, of which the other replicas see nothing, so they give up no instance that waits.
 func (u *uris) feed(ctx context.Context, client *http.Client, spec cluster.InstanceSpec, address string,
 	sent func(int64)) error {
+	defer u.hide(spec.ID)
 	for {
 		state, err := content.Ask(ctx, client, address)
 		switch {
@@ -300,46 +332,13 @@ func (u *uris) feed(ctx context.Context, client *http.Client, spec cluster.Insta
 			return u.send(ctx, client, spec, address, sent)
 		}
 		sent(0)
+		u.watch(ctx, spec, state)
 		select {
 		case <-time.After(feedLook):
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
-}
-
-// send sends an instance its content.
-func (u *uris) send(ctx context.Context, client *http.Client, spec cluster.InstanceSpec, address string,
-	sent func(int64)) error {
-	ready := make(chan struct{})
-	go func() { // A download may take longer than an instance may be silent, and has a limit of its own.
-		tick := time.NewTicker(feedLook)
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-				sent(0)
-			case <-ready:
-				return
-			}
-		}
-	}()
-	from, err := u.source(ctx, contentOf(spec), spec.Function)
-	close(ready)
-	if err == nil {
-		began := time.Now()
-		if err = content.Send(ctx, client, address, from, sent); err == nil {
-			u.platform.base.Log.Info().Str("instance", string(spec.ID)).Int64("bytes", from.Index.Bytes()).
-				Dur("took_ms", time.Since(began)).Msg("sent the model to the instance")
-		}
-		if !errors.Is(err, content.ErrRefused) {
-			return err
-		}
-	}
-	if errors.Is(err, errUnknown) || ctx.Err() != nil {
-		return err
-	}
-	return fmt.Errorf("%w: %w", kubernetes.ErrNoContent, err)
 }
 
 // tidy evicts models that no function uses until ctx ends.

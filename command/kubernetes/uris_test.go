@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -16,7 +17,12 @@ import (
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/client"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/podspec"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
+	sourceorigin "github.com/faas-infer/faas-infer/model/source/origin"
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/provider/bundles"
+	"github.com/faas-infer/faas-infer/provider/children"
+	"github.com/faas-infer/faas-infer/provider/store"
 )
 
 // A replica that does not lead gives up no instance that waits for its model, although it sees nothing of the leader's
@@ -53,7 +59,7 @@ func TestLatestRevisionOfAContent(t *testing.T) {
 	}
 	all := []provider.Function{{Name: "f.n", Revision: 1}, {Name: "g.n", Revision: 7}, {Name: "f.n", Revision: 2}}
 	for _, f := range all {
-		u.keep("c", revision{&f, "e"}, nil)
+		u.keep("c", revision{Function: &f, entry: "e"}, nil)
 	}
 	for function, want := range map[string]uint64{"f.n": 2, "g.n": 7} {
 		if _, r := u.find("c", function); r.Function.Revision != want || r.entry != "e" {
@@ -123,5 +129,55 @@ func TestPlausibleContents(t *testing.T) {
 		if change(&r); u.plausible(r) {
 			t.Errorf("%s is plausible", what)
 		}
+	}
+}
+
+// noSecrets has none.
+type noSecrets struct{}
+
+func (noSecrets) Value(string, string) ([]byte, error) {
+	return nil, errors.New("there are no secrets")
+}
+
+// A model of TensorFlow by URI is refused when it is deployed, and the refusal says what to do. Its content is sent to no
+// node.
+func TestTensorFlowByURIIsRefused(t *testing.T) {
+	for _, file := range []string{"../../templates/tensorflow-infer/function/model.keras", "../../templates/tensorflow-serving/function/model/1/"} {
+		dir, err := filepath.Abs("../../templates")
+		if err != nil {
+			t.Fatal(err)
+		}
+		sources, err := sourceorigin.ParseSources([]string{dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		path, err := filepath.Abs(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasSuffix(file, "/") {
+			path += "/"
+		}
+		d := types.FunctionDeployment{Service: "f", Namespace: "fn", Image: "f:1", Annotations: &map[string]string{
+			annotation.SLOLatency: "1s", annotation.InferModel: "file://" + path,
+		}}
+		in, err := annotation.Parse(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u := &uris{image: "base:1", downloads: bundles.NewDownloads(
+			bundles.DownloadOptions{Dir: t.TempDir(), MaxBytes: 1 << 30, Sources: sources}, noSecrets{},
+			func(string) ([]store.Function, error) { return nil, nil })}
+		u.platform = &platform{ctx: t.Context()}
+		u.models = &imageModels{local: &children.Models{}}
+		_, _, err = u.listModels(t.Context(), &provider.Function{Name: "f.fn", Revision: 1, Deployment: d, Inference: in})
+		wrong := new(annotation.Error)
+		if !errors.As(err, &wrong) || !strings.Contains(err.Error(), "faas-infer model convert") {
+			t.Errorf("%s: %v", file, err)
+		}
+		if len(u.contents) > 0 {
+			t.Errorf("%s: it keeps the content", file)
+		}
+		u.platform.watching.Wait()
 	}
 }

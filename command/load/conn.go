@@ -44,7 +44,7 @@ func newConn(e *endpoint, keep bool) *conn {
 }
 
 // do sends one request and reads its answer: the status and, if the conn was
-// made to keep them, the body, valid until the next call. A request is sent
+// made to keep them or the request was refused, the body, valid until the next call. A request is sent
 // once and never again, so an error says that it may or may not have been
 // executed. After an error the next call dials again. When the ctx of the call
 // that dialled ends, the connection is cut.
@@ -96,7 +96,7 @@ func (c *conn) exchange(header, body []byte, deadline time.Time) (status int, cl
 		return 0, false, fmt.Errorf("reading the answer: %w", err)
 	}
 	c.body.Reset()
-	if c.keep {
+	if c.keep || response.StatusCode > 299 {
 		_, err = c.body.ReadFrom(response.Body)
 	} else {
 		_, err = io.Copy(io.Discard, response.Body)

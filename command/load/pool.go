@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unique"
 )
 
 // job is one request and its intended time of sending.
@@ -32,7 +33,12 @@ type sample struct {
 	// from the intended time until the generator began to send.
 	latency, lag time.Duration
 	err          error
+	// reason is the beginning of what a refused request was answered.
+	reason unique.Handle[string]
 }
+
+// maxReason is the size of a reason in bytes.
+const maxReason = 160
 
 // within reports whether the request was answered well within its target's SLO.
 func (s *sample) within(t *Target) bool {
@@ -152,7 +158,7 @@ func judge(t *Target, index, status int, answer []byte, err error) sample {
 	case err != nil:
 		return sample{outcome: failed, err: err}
 	case status < 200 || status > 299:
-		return sample{outcome: refused, status: status}
+		return sample{outcome: refused, status: status, reason: unique.Make(string(answer[:min(len(answer), maxReason)]))}
 	case t.Verify != nil:
 		if err := t.Verify(index, answer); err != nil {
 			return sample{outcome: wrong, status: status, err: err}

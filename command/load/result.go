@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"time"
+	"unique"
 
 	"github.com/faas-infer/faas-infer/command/report"
 )
@@ -35,6 +36,8 @@ type TargetResult struct {
 	Good, Refused, Wrong, Failed, Dropped int
 	// Codes counts answers by HTTP status.
 	Codes map[int]int
+	// Reasons counts refused answers by the first 160 bytes of what they said.
+	Reasons map[string]int
 	// FirstError is the first error of a Failed or Wrong request.
 	FirstError error
 	// Offered is the intended rate, Achieved the rate of good answers over the
@@ -85,7 +88,7 @@ func quantiles(ds []time.Duration) Quantiles {
 func summarise(t *Target, samples []sample, offered float64, elapsed time.Duration) TargetResult {
 	r := TargetResult{
 		Name: t.Name, SLO: t.SLO, Requests: len(samples),
-		Codes: make(map[int]int), Offered: offered,
+		Codes: make(map[int]int), Reasons: map[string]int{}, Offered: offered,
 	}
 	latencies := make([]time.Duration, 0, len(samples))
 	lags := make([]time.Duration, 0, len(samples))
@@ -128,6 +131,9 @@ func (r *TargetResult) count(s *sample) {
 	case failed:
 		r.Failed++
 	case refused:
+		if s.reason != (unique.Handle[string]{}) {
+			r.Reasons[s.reason.Value()]++
+		}
 		r.Refused++
 	case wrong:
 		r.Wrong++

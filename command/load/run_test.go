@@ -1,6 +1,7 @@
 package load
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -72,6 +74,7 @@ func TestRunCountsEveryOutcome(t *testing.T) {
 			panic(http.ErrAbortHandler)
 		case "busy":
 			w.WriteHeader(http.StatusServiceUnavailable)
+			w.Write(bytes.Repeat([]byte("busy "), 100))
 		default:
 			w.Write(body)
 		}
@@ -102,6 +105,9 @@ func TestRunCountsEveryOutcome(t *testing.T) {
 	}
 	if r.Codes[200] != r.Good+r.Wrong || r.Codes[503] != r.Refused || len(r.Codes) != 2 {
 		t.Errorf("codes %v", r.Codes)
+	}
+	if want := strings.Repeat("busy ", maxReason/5); r.Reasons[want] != r.Refused || len(r.Reasons) != 1 {
+		t.Errorf("reasons %v", r.Reasons)
 	}
 	if r.FirstError == nil {
 		t.Error("no example of an error")

@@ -78,6 +78,9 @@ type PredictOptions struct {
 	// Whole measures the whole model for about a second if its times do not follow from its
 	// operators, whatever is known of these.
 	Whole bool
+	// Assume takes times from the work of a large model's operators, without a measurement of any. Content must be
+	// known. The profile is then provisional.
+	Assume bool
 	// GPUName, if it is not "", is the GPU whose operators the prediction uses.
 	GPUName string
 	// Longest takes the longest path through the operators and not their sum, as for an engine
@@ -121,6 +124,8 @@ wider margin.`,
 	f.BoolVar(&o.JSON, "json", false, "print one JSON object")
 	f.StringVar(&o.Out, "out", "", "also write the profile to this file")
 	f.StringVar(&o.Content, "content", "", "hash of the model's content, if known: with --sketch, a large model is then not prepared first")
+	f.BoolVar(&o.Assume, "assume", false, "with --content, take the times of a large model from the work of its "+
+		"operators alone, with a wide margin")
 	f.StringVar(&o.GPUName, "gpu-name", "", "predict for shares of this GPU, by its name in faas-infer profile list")
 	f.BoolVar(&o.Longest, "longest-path", false, "take the longest path through the model's operators (INFless §3.3), for an engine that runs branches at the same time, and not the sum of all operators")
 	f.BoolVar(&o.Sketch, "sketch", false, "if too little is known of the operators, measure the whole model for about a second instead of them")
@@ -169,7 +174,7 @@ func (o *PredictOptions) run(ctx context.Context, argument string, out io.Writer
 type Predicted struct {
 	// Subject is the model. The file of a model of the zoo is removed already.
 	Subject *Subject
-	// Prediction is nil if the model was sketched.
+	// Prediction is nil if the model was sketched or its times were assumed.
 	Prediction *cop.Prediction
 	// Profile is the prediction, or the sketch, as the provider keeps it.
 	Profile *profiler.Profile
@@ -186,6 +191,9 @@ func (o *PredictOptions) Model(ctx context.Context, argument string) (p Predicte
 	}
 	models.Shapes, models.maxRun = o.Shapes, o.MaxRun
 	defer models.Close()
+	if o.Assume {
+		return o.assume(ctx, models, argument)
+	}
 	if o.Sketch && o.Content != "" {
 		if s, err := models.Begin(argument, o.Content); err == nil && s.Prepared.Linked() {
 			p.Subject = s
@@ -238,12 +246,6 @@ func (o *PredictOptions) sketch(ctx context.Context, s *Subject) (*profiler.Prof
 	if err != nil {
 		return nil, err
 	}
-	// This estimates the memory of the full profile: an instance keeps the memory that
-	// it starts with.
-	largest := 1
-	for largest < o.MaxBatch && (o.Until == 0 || float64(largest)*points[0].Median <= float64(o.Until.Microseconds())) {
-		largest = min(2*largest, o.MaxBatch)
-	}
 	found := &profiler.Profile{
 		Model: s.Prepared.Content, Engine: onnxruntime.Name(), Machine: report.Machine(), Provisional: true,
 		Measurements: points, MeasuredAt: time.Now(), Payloads: payloadsOf(ctx, s), BySize: sizes, Unbatched: s.Prepared.Unbatched,
@@ -251,7 +253,7 @@ func (o *PredictOptions) sketch(ctx context.Context, s *Subject) (*profiler.Prof
 	if s.Optimised == nil {
 		found.Memory = residentPeak()
 	} else {
-		found.Memory, found.Own = residentOf(o.roomiest(s), largest), ownOf(s, o.roomiest(s), largest)
+		o.setMemory(found, s)
 	}
 	return found, nil
 }

@@ -92,6 +92,54 @@ func TestPredict(t *testing.T) {
 	}
 }
 
+// The times of a large model follow from its operators' work before it runs; those of a small one, or of one that may
+// take too long, are not assumed.
+func TestAssume(t *testing.T) {
+	dir := t.TempDir()
+	made, err := zoo.Make("vggnet", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	large := filepath.Join(dir, "large.onnx")
+	if err := made.WriteFile(large); err != nil {
+		t.Fatal(err)
+	}
+	content, err := model.ContentHash(large)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "profile.json")
+	assume := func(until string) error {
+		_, err := profiles(t, dir, "predict", large, "--assume", "--content", content, "--until", until, "--out", file)
+		return err
+	}
+	if err := assume("1m"); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got profiler.Measured
+	if err := json.Unmarshal(text, &got); err != nil {
+		t.Fatal(err)
+	}
+	p := got.Profile
+	if err := p.Validate(); err != nil || !p.Provisional || p.MaxBatch() != 1 || p.Memory < 2*64<<20 || p.Yardstick <= 0 {
+		t.Errorf("%v: %+v", err, p)
+	}
+	if m := p.Measurements[0]; !m.Predicted || m.Runs != 0 || m.Margin != assumedMargin {
+		t.Errorf("%+v", m)
+	}
+	if err := assume("1us"); err == nil || !strings.Contains(err.Error(), "a run may take") {
+		t.Error("times that are too long are assumed:", err)
+	}
+	small := writeModel(t, dir, "small.onnx", conditional())
+	if _, err := profiles(t, dir, "predict", small, "--assume", "--content", "c", "--until", "1m"); err == nil {
+		t.Error("the times of a small model are assumed")
+	}
+}
+
 func TestPredictRefuses(t *testing.T) {
 	dir := t.TempDir()
 	for _, c := range []struct{ what, file, says string }{

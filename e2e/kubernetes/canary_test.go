@@ -1,7 +1,6 @@
 package kubernetes_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster"
 )
 
 // canaryRate is the load in requests/s while revisions roll out. canarySLO is loose: the machine is busy.
@@ -113,7 +114,7 @@ func (c canaries) awaits(t *testing.T, kind, begin, has string) {
 // killing kills the processes of a function's pods as soon as it sees them, until ctx ends.
 func killing(ctx context.Context, function string) {
 	for ctx.Err() == nil {
-		for _, pid := range podProcesses(function) {
+		for _, pid := range testcluster.Processes(function) {
 			_ = syscall.Kill(pid, syscall.SIGKILL) // It may have ended.
 		}
 		select {
@@ -121,30 +122,6 @@ func killing(ctx context.Context, function string) {
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
-}
-
-// podProcesses finds the processes of a model's pods on the node. A pod's name, which its programs have as HOSTNAME, is
-// the function's and a part without a hyphen.
-func podProcesses(function string) (pids []int) {
-	all, _ := filepath.Glob("/proc/[0-9]*/environ") // The pattern is right.
-	for _, file := range all {
-		text, err := os.ReadFile(file) // The process may have ended.
-		if err != nil {
-			continue
-		}
-		_, rest, _ := bytes.Cut(append([]byte{0}, text...), []byte("\x00HOSTNAME="+function+"-"))
-		if part, _, _ := bytes.Cut(rest, []byte{0}); len(part) == 0 || bytes.ContainsRune(part, '-') {
-			continue
-		}
-		line, err := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline"))
-		if err != nil || !bytes.Contains(line, []byte("\x00instance\x00")) {
-			continue
-		}
-		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil {
-			pids = append(pids, pid)
-		}
-	}
-	return pids
 }
 
 // A later revision that faas-cli deploys takes over gradually from pods to pods under load. One that crashes and one
@@ -224,6 +201,15 @@ func (c canaries) kubectlToo(t *testing.T, load *clients, again, other string) {
 	load.load(t.Context(), canaryRate, func() {
 		c.kubectl(t, fmt.Sprintf(applied, again, ""), "apply", "--server-side", "--force-conflicts", "-f", "-")
 		c.awaits(t, "Progressing", "True RollingOut", "sharing")
+		// A number of instances is no revision: it holds at once, for the present one.
+		c.kubectl(t, "", "-n", "openfaas-fn", "scale", "function", "digits", "--replicas", "2")
+		await(t, "a second instance of the present revision", func() error {
+			pods := strings.Fields(c.kubectl(t, "", "-n", "openfaas-fn", "get", "pods", "-l", "faas_function=digits", "-o", "name"))
+			if len(pods) < 2 {
+				return fmt.Errorf("there are %v; %s", pods, c.rollout(t, "status", "digits"))
+			}
+			return nil
+		})
 		c.awaits(t, "Progressing", "False NoRollout", "")
 		c.awaits(t, "Accepted", "True Deployed", "")
 	})

@@ -53,7 +53,7 @@ type instanceOf struct {
 // The copy is out of reach of another function and of another namespace, and goes after the function.
 func TestCopies(t *testing.T) {
 	f := shared(t)
-	root := f.shareCopies(t, copiedModel(), "functions/copied:latest")
+	root := f.shareCopies(t, copiedModel(), "functions/copied:latest", 10*time.Second)
 	f.kubectl(t, foreignClaim, "apply", "-f", "-")
 	var plain, copied []instanceOf
 	t.Run("without", func(t *testing.T) {
@@ -99,8 +99,8 @@ func TestCopies(t *testing.T) {
 }
 
 // shareCopies pushes an image with a model of the zoo, and installs the option copies, whose agent looks every
-// second. It returns the node's directory of copies.
-func (f *fixture) shareCopies(t *testing.T, zoo, image string) (root string) {
+// second and keeps what is unused for a while. It returns the node's directory of copies.
+func (f *fixture) shareCopies(t *testing.T, zoo, image string, unused time.Duration) (root string) {
 	t.Helper()
 	f.image(t, "provider", "--base", filepath.Join(f.programs, "base.tar"), "--push", f.RegistryHost()+"/faas-infer/provider:latest")
 	model := filepath.Join(t.TempDir(), "model.onnx")
@@ -114,7 +114,7 @@ func (f *fixture) shareCopies(t *testing.T, zoo, image string) (root string) {
 		t.Fatal(err)
 	}
 	f.kubectl(t, strings.NewReplacer("/var/lib/faas-infer/copies", root, "image: faas-infer/provider", "image: "+f.RegistryHost()+"/faas-infer/provider:latest",
-		"--size=20Gi", "--size=20Gi, --every=1s, --unused=10s").Replace(string(text)), "apply", "-f", "-")
+		"--size=20Gi", "--size=20Gi, --every=1s, --keep-free=1, --unused="+unused.String()).Replace(string(text)), "apply", "-f", "-")
 	f.kubectl(t, "", "-n", "faas-infer-copies", "rollout", "status", "daemonset/faas-infer-copies", "--timeout=2m")
 	return root
 }

@@ -59,7 +59,7 @@ func sampleRow(t *testing.T) (body []byte, header http.Header) {
 // high as it may be, and a second instance is not allowed.
 func TestShadows(t *testing.T) {
 	f := shared(t)
-	f.shareCopies(t, "resnet-20", "functions/shadowed:latest")
+	f.shareCopies(t, "resnet-20", "functions/shadowed:latest", 10*time.Second)
 	state := t.TempDir() // With the operators' times, which both providers need.
 	url := f.provider(t, "first", "--copies", "openfaas-fn", "--state", state, "--lease-duration", "5s")
 	body, header := sampleRow(t)

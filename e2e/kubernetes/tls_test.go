@@ -81,7 +81,7 @@ func (c *certified) flags() []string {
 // certificates are in the logs.
 func TestTLS(t *testing.T) {
 	f := shared(t)
-	f.shareCopies(t, "resnet-20", "functions/shadowed:latest")
+	f.shareCopies(t, "resnet-20", "functions/shadowed:latest", 10*time.Second)
 	f.pushDigits(t)
 	f.pushAlpine(t)
 	f.pushChain(t)

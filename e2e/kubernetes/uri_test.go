@@ -3,6 +3,7 @@ package kubernetes_test
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -72,16 +73,16 @@ func (w *countingWriter) Write(text []byte) (int, error) {
 	return n, err
 }
 
-// A function on a cluster has its model from a web server. The server sends it once, whatever the number of pods. The
-// pods of a node share it, and the function grows when neither the server nor the first provider is there any more.
+// A function on a cluster has its model from a web server. The server sends it once, and the provider sends it once to
+// the node, before a pod is there. All pods of the node share it, whatever their function is, and functions grow when
+// neither the server nor the first provider is there any more.
 func TestModelByURI(t *testing.T) {
 	f := shared(t)
-	f.shareCopies(t, "mnist", "functions/unused:latest")
+	root := f.shareCopies(t, "mnist", "functions/unused:latest", time.Hour)
 	server := serveModel(t, f, copiedModel())
 	state := t.TempDir()
-	arguments := []string{"--lease", "uri", "--copies", "openfaas-fn", "--model-image", f.base, "--model-sources", "127.0.0.1", "--model-claims", "models=" + filepath.Dir(server.file), "--state", state}
-	url := f.provider(t, "uri", arguments...)
-
+	arguments := []string{"--lease", "uri", "--model-image", f.base, "--model-sources", "127.0.0.1", "--model-claims", "models=" + filepath.Dir(server.file), "--state", state}
+	url := f.provider(t, "alone", arguments...)
 	for what, uri := range map[string]string{
 		"wrong sum":  server.URL + "/model.onnx#sha256=" + strings.Repeat("0", 64),
 		"no address": "http://192.0.2.1/model.onnx#sha256=" + server.sum,
@@ -95,26 +96,39 @@ func TestModelByURI(t *testing.T) {
 		t.Errorf("a mounted claim: %d %s", status, text)
 	}
 	f.kubectl(t, "", "-n", "openfaas-fn", "delete", "function", "claimed")
-	sent := server.gets.Load()
 
 	uri := server.URL + "/model.onnx"
-	grown := func(name string, n int, known []instanceOf) []instanceOf {
-		t.Helper()
-		began := time.Now()
-		f.kubectl(t, fmt.Sprintf(byURI, name, uri, n), "apply", "-f", "-")
-		var in instanceOf
-		await(t, fmt.Sprintf("instance %d of %s", n, name), func() (err error) {
-			in, err = f.newInstance(t, name, known)
-			return err
-		})
-		t.Logf("instance %d of %s is ready %v after it was asked for, start %.0f ms, of which the model %.0f ms", n, name,
-			time.Since(began).Round(10*time.Millisecond), in.StartMS, in.LoadMS)
-		return append(known, in)
+	sent := server.gets.Load()
+
+	// Without copies each pod gets the model. The times of such a first and second pod are for comparison.
+	var all []instanceOf
+	for n := 1; n <= 2; n++ {
+		all = f.grown(t, "alone", uri, n, all)
+		if !strings.Contains(all[n-1].log, "received the model") {
+			t.Errorf("pod %d without copies says\n%s", n, all[n-1].log)
+		}
 	}
-	all := grown("first", 1, nil)
-	all = grown("first", 2, all)
-	if !strings.Contains(all[0].log, "received the model") || strings.Contains(all[1].log, "received the model") {
-		t.Errorf("the pods' logs are\n%s\n%s", all[0].log, all[1].log)
+	f.kubectl(t, "", "-n", "openfaas-fn", "delete", "function", "alone")
+	f.killProvider()
+	arguments = append(arguments, "--copies", "openfaas-fn")
+	url = f.provider(t, "uri", arguments...)
+
+	// The node has the model before the first pod is there.
+	f.kubectl(t, fmt.Sprintf(byURI, "first", uri, 0), "apply", "-f", "-")
+	await(t, "the model on the node", func() error {
+		found, err := filepath.Glob(filepath.Join(root, "openfaas-fn", "model.*", "content-*.boot"))
+		if err == nil && len(found) != 1 {
+			err = fmt.Errorf("there are %v", found)
+		}
+		return err
+	})
+	if pods := f.kubectl(t, "", "-n", "openfaas-fn", "get", "pods", "-l", "faas_function=first", "-o", "name"); pods != "" {
+		t.Errorf("there are already the pods %s", pods)
+	}
+	all = nil
+	for n := 1; n <= 2; n++ {
+		all = f.grown(t, "first", uri, n, all)
+		isOnNode(t, all[n-1])
 	}
 	if got := server.gets.Load() - sent; got != 1 {
 		t.Errorf("the server has sent the model %d times", got)
@@ -140,13 +154,12 @@ func TestModelByURI(t *testing.T) {
 		third, err = f.newInstance(t, "first", all)
 		return err
 	})
-	if strings.Contains(third.log, "received the model") {
-		t.Errorf("the third pod's log is\n%s", third.log)
-	}
+	isOnNode(t, third)
 	uri = server.URL + "/model.onnx#sha256=" + server.sum
-	other := grown("second", 1, nil)
-	if !strings.Contains(other[0].log, "received the model") {
-		t.Errorf("the other function's pod says\n%s", other[0].log)
+	isOnNode(t, f.grown(t, "second", uri, 1, nil)[0])
+	log := f.kubectl(t, "", "-n", "faas-infer-copies", "logs", "daemonset/faas-infer-copies")
+	if got := strings.Count(log, "a model is on the node"); got != 1 {
+		t.Errorf("the model was sent to the node %d times:\n%s", got, log)
 	}
 	for _, name := range []string{"first", "second"} {
 		if _, err := get(t.Context(), http.MethodGet, url+"/function/"+name+"/v2/models/"+name, ""); err != nil {
@@ -156,6 +169,43 @@ func TestModelByURI(t *testing.T) {
 	if got := server.gets.Load() - sent; got != 1 {
 		t.Errorf("the server has sent the model %d times", got)
 	}
+}
+
+// isOnNode checks that an instance has found its model on the node, and was sent nothing.
+func isOnNode(t *testing.T, in instanceOf) {
+	t.Helper()
+	if !strings.Contains(in.log, "the model is on the node") || strings.Contains(in.log, "received the model") {
+		t.Errorf("the pod says\n%s", in.log)
+	}
+}
+
+// arrival is the time in milliseconds that an instance has waited for its model, by its log.
+func arrival(log string) float64 {
+	for line := range strings.Lines(log) {
+		var said struct {
+			Message string  `json:"message"`
+			Took    float64 `json:"took_ms"`
+		}
+		if json.Unmarshal([]byte(line), &said) == nil && said.Message == "received the model" {
+			return said.Took
+		}
+	}
+	return 0
+}
+
+// grown gives a function with a model by URI one more instance than those known, n in all.
+func (f *fixture) grown(t *testing.T, name, uri string, n int, known []instanceOf) []instanceOf {
+	t.Helper()
+	began := time.Now()
+	f.kubectl(t, fmt.Sprintf(byURI, name, uri, n), "apply", "-f", "-")
+	var in instanceOf
+	await(t, fmt.Sprintf("instance %d of %s", n, name), func() (err error) {
+		in, err = f.newInstance(t, name, known)
+		return err
+	})
+	t.Logf("instance %d of %s is ready %v after it was asked for, start %.0f ms, of which the model %.0f ms and its arrival %.0f ms",
+		n, name, time.Since(began).Round(10*time.Millisecond), in.StartMS, in.LoadMS, arrival(in.log))
+	return append(known, in)
 }
 
 // deployByURI deploys a function as faas-cli does.

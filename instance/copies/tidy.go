@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -40,6 +41,11 @@ type Tidier struct {
 	Unused time.Duration
 	// Size is the maximum size in bytes of all copies together.
 	Size int64
+	// KeepFree is the percentage of the disk that stays free when a model is taken.
+	KeepFree int
+
+	// looking is held while directories are looked at and removed.
+	looking sync.Mutex
 }
 
 // Removed says that a function's copies were removed.
@@ -70,6 +76,8 @@ func (s state) name() string { return path.Join(s.in.Name(), s.place.name) }
 // Look makes what is missing, notes which copies are in use at the time now, and removes what has to go.
 // It goes on after an error.
 func (t *Tidier) Look(now time.Time) (removed []Removed, err error) {
+	t.looking.Lock()
+	defer t.looking.Unlock()
 	if err := os.Chmod(t.Root, sealed); err != nil {
 		return nil, err
 	}
@@ -78,27 +86,88 @@ func (t *Tidier) Look(now time.Time) (removed []Removed, err error) {
 			err = errors.Join(err, failed)
 		}
 	}
-	root, failed := os.Open(t.Root)
-	if failed != nil {
-		return nil, errors.Join(err, failed)
+	s, failed := t.survey(now)
+	defer s.close()
+	removed, wrong := remove(t.unneeded(s.all, now), s.old)
+	return removed, errors.Join(err, failed, wrong)
+}
+
+// makeRoom removes what no instance holds, least recently used first, until so many bytes more have room. What is in
+// use stays. The error says why they have none.
+func (t *Tidier) makeRoom(more int64) error {
+	t.looking.Lock()
+	defer t.looking.Unlock()
+	s, err := t.survey(time.Now())
+	defer s.close()
+	var bytes int64
+	for _, one := range s.all {
+		bytes += one.bytes
 	}
-	defer root.Close()
-	spaces, _, failed := directories(root)
-	err = errors.Join(err, failed)
-	var all []state
-	var old []place
+	var out []unneeded
+	for _, one := range inOrder(s.all) {
+		if bytes+more <= t.Size || one.held {
+			break
+		}
+		bytes -= one.bytes
+		out = append(out, unneeded{one, "a model needs its room"})
+	}
+	if bytes+more > t.Size {
+		return errors.Join(err, fmt.Errorf("the model has %d bytes; what is in use takes %d of the %d bytes that copies may have",
+			more, bytes, t.Size))
+	}
+	if _, failed := remove(out, nil); failed != nil {
+		err = errors.Join(err, failed)
+	}
+	var disk unix.Statfs_t
+	if failed := unix.Statfs(t.Root, &disk); failed != nil {
+		return errors.Join(err, failed)
+	}
+	free, keep := int64(disk.Bavail)*disk.Bsize, int64(disk.Blocks)*disk.Bsize/100*int64(t.KeepFree)
+	if free-more < keep {
+		return errors.Join(err, fmt.Errorf("the model has %d bytes, and %d of the disk's %d free bytes stay free", more, keep, free))
+	}
+	return nil // What could not be looked at does not keep a model out.
+}
+
+// survey is what a node's directory has.
+type survey struct {
+	all []state
+	// old are leftovers.
+	old  []place
+	open []*os.File
+}
+
+func (s survey) close() {
+	for _, dir := range s.open {
+		_ = dir.Close() // They were read only.
+	}
+}
+
+// survey looks at the directories of all namespaces.
+func (t *Tidier) survey(now time.Time) (s survey, err error) {
+	root, err := os.Open(t.Root)
+	if err != nil {
+		return s, err
+	}
+	s.open = append(s.open, root)
+	spaces, _, err := directories(root)
 	for _, name := range spaces {
 		dir, failed := openDir(root, name)
 		if failed != nil {
 			err = errors.Join(err, failed)
 			continue
 		}
-		defer dir.Close()
+		s.open = append(s.open, dir)
 		states, leftovers, failed := states(dir, now)
-		all, old, err = append(all, states...), append(old, leftovers...), errors.Join(err, failed)
+		s.all, s.old, err = append(s.all, states...), append(s.old, leftovers...), errors.Join(err, failed)
 	}
+	return s, err
+}
+
+// remove removes directories, and goes on with leftovers.
+func remove(all []unneeded, old []place) (removed []Removed, err error) {
 	work := removal{left: perLook, each: perDirectory}
-	for _, u := range t.unneeded(all, now) {
+	for _, u := range all {
 		switch gone, failed := u.remove(&work); {
 		case failed != nil:
 			err = errors.Join(err, fmt.Errorf("remove %q: %w", u.name(), failed))
@@ -174,8 +243,11 @@ func inspect(p place, now time.Time) (state, error) {
 		return s, err
 	}
 	s.used = info.ModTime()
-	// The kubelet has made it before its namespace's directory was open.
-	if err := openTo(dir); err != nil {
+	if !strings.HasPrefix(p.name, modelPrefix) {
+		// The kubelet has made it before its namespace's directory was open.
+		err = openTo(dir)
+	}
+	if err != nil {
 		return s, err
 	}
 	// Root in a pod may set any time.
@@ -219,7 +291,20 @@ func (t *Tidier) unneeded(all []state, now time.Time) (out []unneeded) {
 			bytes += s.bytes
 		}
 	}
-	slices.SortFunc(rest, func(a, b state) int {
+	for _, s := range inOrder(rest) {
+		if bytes <= t.Size {
+			break
+		}
+		bytes -= s.bytes
+		out = append(out, unneeded{s, fmt.Sprintf("all copies together exceed %d bytes", t.Size)})
+	}
+	return append(out, beyond...)
+}
+
+// inOrder sorts directories in the order in which they go: those without an instance, the least recently used ones
+// first, and then the largest ones.
+func inOrder(all []state) []state {
+	return slices.SortedFunc(slices.Values(all), func(a, b state) int {
 		switch {
 		case a.held != b.held && b.held:
 			return -1
@@ -230,14 +315,6 @@ func (t *Tidier) unneeded(all []state, now time.Time) (out []unneeded) {
 		}
 		return cmp.Or(a.used.Compare(b.used), cmp.Compare(a.place.name, b.place.name))
 	})
-	for _, s := range rest {
-		if bytes <= t.Size {
-			break
-		}
-		bytes -= s.bytes
-		out = append(out, unneeded{s, fmt.Sprintf("all copies together exceed %d bytes", t.Size)})
-	}
-	return append(out, beyond...)
 }
 
 // remove removes a directory. It reports false if an instance has begun to use an unused one.

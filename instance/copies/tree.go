@@ -13,9 +13,12 @@ import (
 
 const (
 	// maxNames and maxDepth bound a function's directory: how many files and directories it has, and how
-	// deep they lie. Copies have a few tens of files, two directories deep.
-	maxNames = 1000
-	maxDepth = 8
+	// deep they lie. Prepared copies have a few tens of files, two directories deep. The content of a URI has up to
+	// 1,000 files, up to 35 directories deep.
+	maxNames = 5_000
+	maxDepth = 40
+	// removedDepth is how deep directories are removed where they lie.
+	removedDepth = 8
 	// portion is how many names of a directory are read at a time.
 	portion = 256
 	// perDirectory and perLook bound how many names are removed at a time: of one directory, and in one
@@ -169,14 +172,14 @@ func (r *removal) clear(p place) {
 // errEnough ends the reading of a directory.
 var errEnough = errors.New("enough for now")
 
-// empty removes a directory, and reports whether it is gone. Directories deeper than maxDepth move to
+// empty removes a directory, and reports whether it is gone. Directories deeper than removedDepth move to
 // space, the namespace's directory, so the tree's depth costs neither memory nor open files.
 func (r *removal) empty(p place, space *os.File, depth int) (gone bool) {
 	err := unlink(p, unix.AT_REMOVEDIR)
 	if !errors.Is(err, unix.ENOTEMPTY) && !errors.Is(err, unix.EEXIST) {
 		return r.note(err)
 	}
-	if depth > maxDepth {
+	if depth > removedDepth {
 		away, err := moveAway(space, p)
 		if err == nil {
 			r.deep = append(r.deep, away)

@@ -61,8 +61,8 @@ func TestBeyondTheBounds(t *testing.T) {
 				t.Fatal(err)
 			}
 		}},
-		{"many", "more than 1000 files", func(t *testing.T, dir string) { files(t, dir, maxNames) }},
-		{"deep", "more than 8 deep", func(t *testing.T, dir string) { deepen(t, dir, 3000) }},
+		{"many", "more than 5000 files", func(t *testing.T, dir string) { files(t, dir, maxNames) }},
+		{"deep", "more than 40 deep", func(t *testing.T, dir string) { deepen(t, dir, 3000) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			tidier, now := node(t, map[string]int{"fn/hostile": 1 << 20, "fn/other": 1 << 20}), time.Now()

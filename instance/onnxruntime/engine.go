@@ -147,8 +147,8 @@ func (e *Engine) Unbatched() string { return e.signature.Unbatched }
 // LoadTime returns how long Open took.
 func (e *Engine) LoadTime() time.Duration { return e.load }
 
-// ExpectedRun returns the time of one row on one thread, measured by Prepare. It is 0
-// for a model that was not prepared.
+// ExpectedRun returns the time of one row on one thread, measured by Prepare, and at least that time for a linked
+// model ([Link]). It is 0 for a model that was not prepared.
 func (e *Engine) ExpectedRun() time.Duration { return e.expected }
 
 // Run computes one batch. inputs are all of the model's inputs in its order,

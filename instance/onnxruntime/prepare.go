@@ -264,8 +264,21 @@ func (p Prepared) form() form {
 		level:     level,
 		settings:  f.load,
 		signature: p.signature,
-		run:       time.Duration(p.RunSeconds[p.Format] * float64(time.Second)),
+		run:       p.expectedRun(),
 	}
+}
+
+// readingRate is how many bytes/s a core may read at most: a run that reads all weights takes no less.
+const readingRate = 10e9
+
+// expectedRun is the measured time of one row, 0 if it was not measured. Nobody has measured a linked model, which is
+// large; its time is that of reading its weights.
+func (p Prepared) expectedRun() time.Duration {
+	seconds := p.RunSeconds[p.Format]
+	if p.Linked() && seconds == 0 {
+		seconds = float64(p.linkedBytes()) / readingRate
+	}
+	return time.Duration(seconds * float64(time.Second))
 }
 
 // formats holds each format's model file and the settings to write and load it.

@@ -23,6 +23,16 @@ const linked = "-plain"
 // Linked reports whether p is what [Link] made, until Prepare has finished.
 func (p Prepared) Linked() bool { return strings.HasSuffix(p.Dir, linked) }
 
+// linkedBytes is the size in bytes of the model that [Link] has linked.
+func (p Prepared) linkedBytes() (size int64) {
+	for _, name := range []string{weightsFile, formats[FormatPlain].file} {
+		if info, err := os.Stat(filepath.Join(p.Dir, name)); err == nil {
+			size = max(size, info.Size())
+		}
+	}
+	return size
+}
+
 // current returns where the model that was linked to dir is now: Prepare removes the link, which a
 // provider may still name.
 func current(dir string) string {

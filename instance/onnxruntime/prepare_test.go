@@ -280,6 +280,10 @@ func TestLink(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer engine.Close()
+	// An instance does not warm up with a run that takes long.
+	if info, err := os.Stat(large); err != nil || engine.ExpectedRun() != time.Duration(float64(info.Size())/readingRate*1e9) {
+		t.Errorf("a run is expected to take %v; %v", engine.ExpectedRun(), err)
+	}
 	if _, err := engine.Run(t.Context(), 1, engine.signature.sample(1)); err != nil {
 		t.Error(err)
 	}

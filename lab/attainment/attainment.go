@@ -30,6 +30,9 @@ type Bench struct {
 	// Only, if set, is a regular expression. It selects the scenarios and the other
 	// measurements by name.
 	Only string
+	// Policies, if there are some, are the batching policies to compare: each scenario is played with each of
+	// them, and with no fixed settings.
+	Policies []string
 	// Seed is the seed of the arrival times.
 	Seed uint64
 	// Progress, if set, is called with the number of finished scenarios.
@@ -88,7 +91,11 @@ func Run(ctx context.Context, o rig.Options, b Bench) (*report.Report, error) {
 		if b.Progress != nil {
 			b.Progress(i, len(all))
 		}
-		if err := m.scenario(ctx, s, &totals); err != nil {
+		play := func() error { return m.scenario(ctx, s, &totals) }
+		if len(b.Policies) > 0 {
+			play = func() error { return m.compare(ctx, s) }
+		}
+		if err := play(); err != nil {
 			return nil, fmt.Errorf("%s: %w", s.Name, err)
 		}
 	}
@@ -143,7 +150,7 @@ func (m *machine) close() {
 }
 
 // deploy deploys a function as users do, and removes it before if it exists.
-func (m *machine) deploy(ctx context.Context, f Function, keepAlive time.Duration) error {
+func (m *machine) deploy(ctx context.Context, f Function, policy string, keepAlive time.Duration) error {
 	if _, err := m.subject(ctx, f.Model); err != nil {
 		return err
 	}
@@ -153,6 +160,9 @@ func (m *machine) deploy(ctx context.Context, f Function, keepAlive time.Duratio
 	annotations := f.annotations()
 	if keepAlive > 0 {
 		annotations["com.openfaas.infer.keep-alive"] = keepAlive.String()
+	}
+	if policy != "" {
+		annotations["com.openfaas.infer.policy"] = policy
 	}
 	return m.server.DeployFunction(ctx, rig.Function(f.name(), f.Model+":latest", annotations))
 }
@@ -215,7 +225,7 @@ func (m *machine) firstAnswers(ctx context.Context, dir string) error {
 			return err
 		}
 		began := time.Now()
-		if err := m.deploy(ctx, f, 0); err != nil {
+		if err := m.deploy(ctx, f, "", 0); err != nil {
 			return err
 		}
 		if _, err := rig.One(ctx, t); err != nil {
@@ -285,7 +295,7 @@ func (m *machine) poissonRate(ctx context.Context, t load.Target, closedLoop flo
 
 // first deploys a function to the server, and waits for its first answer.
 func (m *machine) first(ctx context.Context, f Function) (load.Target, error) {
-	if err := m.deploy(ctx, f, 0); err != nil {
+	if err := m.deploy(ctx, f, "", 0); err != nil {
 		return load.Target{}, err
 	}
 	t, err := m.target(ctx, f, m.server)

@@ -18,25 +18,12 @@ const maxRate = 2500
 
 // scenario measures one scenario, with the functions as deployed and with fixed settings.
 func (m *machine) scenario(ctx context.Context, s Scenario, t *totals) error {
-	rates := make([]float64, len(s.Functions))
-	for i, f := range s.Functions {
-		capacity, err := m.capacity(ctx, f)
-		if err != nil {
-			return err
-		}
-		rates[i] = min(f.Peak*capacity, maxRate)
-	}
-	for _, f := range s.Functions {
-		if err := m.deploy(ctx, f, s.KeepAlive); err != nil {
-			return err
-		}
-	}
-	ours, err := m.play(ctx, s, rates, m.server)
+	rates, err := m.rates(ctx, s)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(m.o.Log, "%s: %d %% within by second\n", s.Name, ours.bySecond)
-	if err := m.remove(ctx, s, m.server); err != nil {
+	ours, err := m.deployed(ctx, s, "", rates)
+	if err != nil {
 		return err
 	}
 	found, err := search(settings(s), func(of []setting) (outcome, error) {
@@ -60,6 +47,54 @@ func (m *machine) scenario(ctx context.Context, s Scenario, t *totals) error {
 	}
 	m.addScenario(s, ours, found)
 	t.take(s, ours, found)
+	return nil
+}
+
+// rates are the highest loads of a scenario's functions, in requests/s.
+func (m *machine) rates(ctx context.Context, s Scenario) ([]float64, error) {
+	rates := make([]float64, len(s.Functions))
+	for i, f := range s.Functions {
+		capacity, err := m.capacity(ctx, f)
+		if err != nil {
+			return nil, err
+		}
+		rates[i] = min(f.Peak*capacity, maxRate)
+	}
+	return rates, nil
+}
+
+// deployed plays a scenario with its functions as users deploy them, with a policy or the default, "".
+func (m *machine) deployed(ctx context.Context, s Scenario, policy string, rates []float64) (outcome, error) {
+	for _, f := range s.Functions {
+		if err := m.deploy(ctx, f, policy, s.KeepAlive); err != nil {
+			return outcome{}, err
+		}
+	}
+	ours, err := m.play(ctx, s, rates, m.server)
+	if err != nil {
+		return outcome{}, err
+	}
+	fmt.Fprintf(m.o.Log, "%s: %d %% within by second\n", s.Name, ours.bySecond)
+	return ours, m.remove(ctx, s, m.server)
+}
+
+// compare measures one scenario with each of the policies.
+func (m *machine) compare(ctx context.Context, s Scenario) error {
+	rates, err := m.rates(ctx, s)
+	if err != nil {
+		return err
+	}
+	for _, policy := range m.b.Policies {
+		o, err := m.deployed(ctx, s, policy, rates)
+		if err != nil {
+			return err
+		}
+		name := s.Name + "." + policy
+		m.add("within_slo_pct."+name, 100*o.share(), "%", fmt.Sprintf("of %d requests", o.requests))
+		m.add("median_ms."+name, float64(o.median)/float64(time.Millisecond), "ms", "latency")
+		m.add("cores."+name, o.cores, "cores", "held by instances on average")
+		m.add("cpu_ms_per_answer."+name, 1000*o.used/max(o.goodput(), 1e-9), "ms", "CPU time of instances for each answer within the objective")
+	}
 	return nil
 }
 
@@ -105,8 +140,8 @@ func (m *machine) play(ctx context.Context, s Scenario, rates []float64, at *rig
 	defer stop()
 	disturbed := make(chan error, 1)
 	go func() { disturbed <- m.disturb(ctx, s, at) }()
-	held := make(chan float64, 1)
-	go func() { held <- m.meanCores(ctx, s, at) }()
+	means := make(chan [2]float64, 1)
+	go func() { means <- m.meanCores(ctx, s, at) }()
 	var seen []load.Observed
 	_, err := load.Run(ctx, load.Options{Targets: targets, Duration: s.Length, Seed: m.b.Seed, MaxInFlight: 1 << 14, Timeout: 5 * time.Second,
 		Observe: func(o load.Observed) { seen = append(seen, o) }})
@@ -115,20 +150,24 @@ func (m *machine) play(ctx context.Context, s Scenario, rates []float64, at *rig
 		err = failed
 	}
 	o := judge(s, slo, seen)
-	o.cores = <-held
+	mean := <-means
+	o.cores, o.used = mean[0], mean[1]
 	return o, err
 }
 
-// meanCores returns the cores that the functions' instances hold on average while requests
-// count. It looks once a second until ctx ends.
-func (m *machine) meanCores(ctx context.Context, s Scenario, at *rig.Deployed) float64 {
+// meanCores returns the cores that the functions' instances hold, and those that they use, on
+// average while requests count. It looks once a second until ctx ends.
+func (m *machine) meanCores(ctx context.Context, s Scenario, at *rig.Deployed) (mean [2]float64) {
 	const look = time.Second
-	sum, n := 0.0, 0
+	n := 0
 	began := time.Now()
 	for {
 		select {
 		case <-ctx.Done():
-			return sum / max(1, float64(n))
+			for i := range mean {
+				mean[i] /= max(1, float64(n))
+			}
+			return mean
 		case <-time.After(look):
 		}
 		now := time.Since(began)
@@ -137,9 +176,10 @@ func (m *machine) meanCores(ctx context.Context, s Scenario, at *rig.Deployed) f
 		}
 		n++
 		for _, f := range s.Functions {
-			held, err := at.FunctionMetric(ctx, "allocated_cpu_cores", f.name())
-			if err == nil {
-				sum += held
+			for i, name := range []string{"allocated_cpu_cores", "used_cpu_cores"} {
+				if cores, err := at.FunctionMetric(ctx, name, f.name()); err == nil {
+					mean[i] += cores
+				}
 			}
 		}
 	}

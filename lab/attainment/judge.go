@@ -21,8 +21,10 @@ type outcome struct {
 	// settle is the longest time from a change to the end of a bad second, 0 if there
 	// is no bad second.
 	settle time.Duration
-	// cores is the mean number of cores that the instances held.
-	cores float64
+	// cores is the mean number of cores that the instances held, used that of those that they kept busy.
+	cores, used float64
+	// median is that of the latencies of all answers that count.
+	median time.Duration
 	// bySecond is the part of each second's requests that was in time, in %.
 	bySecond []int
 }
@@ -48,6 +50,7 @@ func judge(s Scenario, slo []time.Duration, seen []load.Observed) outcome {
 	var o outcome
 	seconds := int(s.Length / time.Second)
 	due, kept := make([]int, seconds+1), make([]int, seconds+1)
+	var latencies []time.Duration
 	for _, r := range seen {
 		second := min(int(r.At/time.Second), seconds)
 		in := r.Good && r.Latency <= slo[r.Target]
@@ -57,10 +60,17 @@ func judge(s Scenario, slo []time.Duration, seen []load.Observed) outcome {
 		}
 		if s.counts(r.At) {
 			o.requests++
+			if r.Good {
+				latencies = append(latencies, r.Latency)
+			}
 			if in {
 				o.within++
 			}
 		}
+	}
+	slices.Sort(latencies)
+	if len(latencies) > 0 {
+		o.median = latencies[len(latencies)/2]
 	}
 	for at := time.Duration(0); at < s.Length; at += 100 * time.Millisecond {
 		if s.counts(at) {

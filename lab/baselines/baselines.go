@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/faas-infer/faas-infer/batching"
 	paper "github.com/faas-infer/faas-infer/papers/batch"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 	"github.com/faas-infer/faas-infer/scaling/systems"
@@ -39,17 +40,22 @@ const (
 	SageMaker      = "sm+"
 	SMCPU          = "sm+cpu"
 	// Greedy is faas-infer with its scheduler greedy. [Names] leaves it out: it shows what planning
-	// all functions together gains.
-	Greedy = "faas-infer-greedy"
+	// all functions together gains. Deferred is faas-infer with Symphony's window in place of its own rule
+	// for when a batch starts.
+	Greedy   = "faas-infer-greedy"
+	Deferred = "faas-infer-deferred"
 )
 
-// The systems of the core and of BATCH.
+// The systems of the core and of BATCH, and those that stand apart: only scenarios that name them run them.
 var (
 	batch     = core(Batch)
 	infless   = core(systems.INFless)
 	released  = release()
 	faasInfer = core(systems.FaaSInfer)
-	greedily  = faasInfer.Change(Greedy, "ours, one instance placed after the other", func(r *systems.Rules) { r.Settings.Options = capacity.Greedy() })
+	apart     = append([]systems.System{
+		faasInfer.Change(Greedy, "ours, one instance placed after the other", func(r *systems.Rules) { r.Settings.Options = capacity.Greedy() }),
+		faasInfer.Change(Deferred, "ours, with batches that wait for Symphony's window", func(r *systems.Rules) { r.Batching = batching.DeferredName }),
+	}, pooled()...)
 )
 
 // all lists all systems in the order in which figures show them.
@@ -99,14 +105,22 @@ func names(of func(systems.System) bool) []string {
 
 // ByName returns the system of that name, or an error that lists the known ones.
 func ByName(name string) (systems.System, error) {
-	if name == Greedy {
-		return greedily, nil
-	}
-	i := slices.IndexFunc(all, func(s systems.System) bool { return s.Name == name })
+	known := slices.Concat(apart, all)
+	i := slices.IndexFunc(known, func(s systems.System) bool { return s.Name == name })
 	if i < 0 {
-		return systems.System{}, fmt.Errorf("unknown policy %q: it is one of %s", name, strings.Join(names(func(systems.System) bool { return true }), ", "))
+		listed := append(names(func(systems.System) bool { return true }), Apart()...)
+		return systems.System{}, fmt.Errorf("unknown policy %q: it is one of %s", name, strings.Join(listed, ", "))
 	}
-	return all[i], nil
+	return known[i], nil
+}
+
+// Apart lists the systems that run only where they are named: two changes of faas-infer, and those that serve a
+// model on a given number of accelerators.
+func Apart() (found []string) {
+	for _, s := range apart {
+		found = append(found, s.Name)
+	}
+	return found
 }
 
 // chosen makes a chooser a system's.

@@ -100,7 +100,7 @@ func TestEverySystemIsWhole(t *testing.T) {
 			t.Errorf("%s does not serve where nothing meets the objective", name)
 		}
 	}
-	if _, err := ByName("openwhisk"); err == nil || err.Error() != `unknown policy "openwhisk": it is one of openfaas+, openfaas+4t, batch, batch-published, infless, infless-bb, infless-rs, infless-op1.5, infless-op2, infless-release, infless-release-bb, infless-release-rs, infless-release-op1.5, infless-release-op2, infaas, infaas-ilp, clipper+, clipper+cpu, sm+, sm+cpu, faas-infer` {
+	if _, err := ByName("openwhisk"); err == nil || err.Error() != `unknown policy "openwhisk": it is one of openfaas+, openfaas+4t, batch, batch-published, infless, infless-bb, infless-rs, infless-op1.5, infless-op2, infless-release, infless-release-bb, infless-release-rs, infless-release-op1.5, infless-release-op2, infaas, infaas-ilp, clipper+, clipper+cpu, sm+, sm+cpu, faas-infer, faas-infer-greedy, faas-infer-deferred, symphony, clockwork, shepherd, nexus` {
 		t.Errorf("an unknown name: %v", err)
 	}
 }

@@ -147,8 +147,11 @@ func (b Rollout) run(ctx context.Context, p rolloutPlace) (*report.Report, error
 			return b.report(alone.Targets[0], all), err
 		}
 		first := ""
+		for reason, n := range e.load.Reasons {
+			first += fmt.Sprintf(" [%d × %q]", n, reason)
+		}
 		if e.load.FirstError != nil {
-			first = fmt.Sprintf(" (%v)", e.load.FirstError)
+			first += fmt.Sprintf(" (%v)", e.load.FirstError)
 		}
 		fmt.Fprintf(p.log, "%d of %d: fault %q, promoted %v after %.1f s, %d of %d requests good, %.2f %% in time, %d by the candidate, answers %v, %d without one%s: %s\n",
 			i+1, b.Rollouts, e.fault, e.promoted, e.took.Seconds(), e.load.Good, e.load.Requests, 100*e.load.WithinSLO, e.served, e.load.Codes,

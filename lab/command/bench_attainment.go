@@ -2,10 +2,12 @@ package command
 
 import (
 	"context"
+	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
 
+	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/lab/attainment"
 	"github.com/faas-infer/faas-infer/lab/rig"
@@ -38,10 +40,21 @@ Results:
   settle_s.SCENARIO           time from a change until the objective is met again
   first_answer_s.MODEL        time from the deployment of a new model to its first answer
 and totals, whose notes say what they should reach. It takes about half an hour, or some
-hours with --full.`,
+hours with --full.
+
+With --policies it plays each scenario with each of these batching policies instead, and
+prints within_slo_pct and cores as above, and for each SCENARIO.POLICY
+  median_ms                   median latency
+  cpu_ms_per_answer           CPU time of the instances for each answer within the objective`,
 		Example: `  faas-infer-lab bench attainment
-  faas-infer-lab bench attainment --only 'step|overload' --json`,
+  faas-infer-lab bench attainment --only 'step|overload' --json
+  faas-infer-lab bench attainment --only 'steady' --policies shared,deferred`,
 	}, func(ctx context.Context, o rig.Options) (_ *report.Report, err error) {
+		for _, name := range b.Policies {
+			if err := batching.CheckName(name); err != nil {
+				return nil, fmt.Errorf("--policies: %w", err)
+			}
+		}
 		if b.Core, err = rig.PinCores(); err != nil {
 			return nil, err
 		}
@@ -50,6 +63,7 @@ hours with --full.`,
 	f := c.Flags()
 	f.BoolVar(&b.Full, "full", false, "play every model with every payload under every load")
 	f.StringVar(&b.Only, "only", "", "play only the scenarios whose names match this regular expression; first_answer, json and gateway are names too")
+	f.StringSliceVar(&b.Policies, "policies", nil, "batching policies to compare in the scenarios, in place of fixed settings")
 	f.Uint64Var(&b.Seed, "seed", 1, "seed of the arrival times")
 	return c
 }

@@ -17,11 +17,12 @@ func newPeersCommand() *cobra.Command {
 	b := peers.Bench{Progress: report.ProgressBar(os.Stderr, "searches")}
 	c := benchCommand(&cobra.Command{
 		Use:   "peers",
-		Short: "Find the highest rate within the SLO, against MLServer, BentoML, Ray Serve and Triton",
-		Long: `peers serves the same ONNX files with this provider, MLServer, BentoML, Ray Serve
-and Triton, one after the other. It finds the highest open-loop Poisson rate at which
-99 % of the requests are answered correctly within the SLO: 50 ms for mnist, dssm and
-lstm-2365, 400 ms for resnet-50. Latency counts from the intended time of sending.
+		Short: "Find the highest rate within the SLO, against six other model servers",
+		Long: `peers serves the same ONNX files with this provider, MLServer, BentoML, Ray Serve,
+KServe's own server, LitServe and Triton, one after the other. It finds the highest
+open-loop Poisson rate at which 99 % of the requests are answered correctly within the
+SLO: 50 ms for mnist, dssm and lstm-2365, 200 ms for minilm, 400 ms for resnet-50, 1 s for
+bert. Latency counts from the intended time of sending.
 
 All processes of a server share one core, the load generator has the other. The same
 search finds every rate. It begins with the rate at which one request follows the other,
@@ -44,7 +45,13 @@ Results:
                               instance became free
   ratio.MODEL.PAYLOAD.PEER    faas-infer's rate over the peer's
   ratio.worst, ratio.median   over all of these
+  engine.MODEL                requests/s of ONNX Runtime alone, one batch after the other
+  limit.MODEL                 requests/s within the SLO if a server took no time beside the
+                              engine, with the arrivals of the trials
+  engine_share.MODEL.PAYLOAD  faas-infer's rate over the engine's
+  limit_share.MODEL.PAYLOAD   faas-infer's rate over the limit
   grid.PEER                   the settings that were tried
+  knobs.PEER                  how many settings a user must find for an objective
   limits.PEER                 what a peer lacks here
   missing.MODEL.PAYLOAD.PEER  why a figure is missing
 
@@ -63,7 +70,7 @@ everything takes hours: select models and peers.`,
 	f := c.Flags()
 	f.StringSliceVar(&b.Models, "models", nil, "models to measure: "+strings.Join(peers.Models(), ", ")+" (default: all)")
 	f.StringSliceVar(&b.Peers, "peers", nil, "peers to measure: "+strings.Join(peers.Names(), ", ")+" (default: all)")
-	f.StringSliceVar(&b.Payloads, "only", nil, "payloads to send: binary, json (default: both)")
+	f.StringSliceVar(&b.Payloads, "only", nil, "payloads to send: binary, json, grpc (default: all)")
 	f.DurationVar(&b.Trial, "trial", 1500*time.Millisecond, "how long one rate is offered, at least 12 times the SLO and 600 requests")
 	f.DurationVar(&b.Budget, "budget", 20*time.Second, "how long one search may take; it has 7 to 14 trials")
 	return c

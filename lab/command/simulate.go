@@ -57,9 +57,7 @@ in lab/fleet, explain the keys.
 
 ` + namedList("Scenarios", scenarioList()) + `
 ` + namedList("Policies", policyList()) + `
-The policy faas-infer-greedy, which "all" leaves out, is faas-infer with --scheduler
-greedy: it places one instance after the other.
-
+` + namedList(`Policies that "all" leaves out`, apartList()) + `
 INFless' published value stands beside each figure as "paper". --plot draws the
 figures of the paper's evaluation with the simulated values.
 
@@ -138,9 +136,16 @@ func scenarioList() (rows [][2]string) {
 	return rows
 }
 
-func policyList() (rows [][2]string) {
+func policyList() [][2]string {
 	names := append(baselines.Names(), baselines.ForVariants()...)
-	for _, name := range names[:len(names)-1] { // Both end with faas-infer.
+	return described(names[:len(names)-1]) // Both end with faas-infer.
+}
+
+func apartList() [][2]string { return described(baselines.Apart()) }
+
+// described returns systems' names with what they say.
+func described(names []string) (rows [][2]string) {
+	for _, name := range names {
 		if s, err := baselines.ByName(name); err == nil {
 			rows = append(rows, [2]string{name, s.Says})
 		}

@@ -75,6 +75,8 @@ func Run(ctx context.Context, s *scenario.Scenario, o Options) (*Outcome, error)
 		return chosen(ctx, cases, o)
 	case scenario.Accuracy:
 		return accurate(ctx, cases, o)
+	case scenario.Goodput:
+		return goodput(ctx, cases, o)
 	default:
 		return nil, fmt.Errorf("scenario %s: unknown kind %q", s.Name, s.Kind)
 	}

@@ -14,7 +14,7 @@ var files embed.FS
 // order lists the scenarios: first those that repeat the paper's figures, then examples to
 // copy.
 var order = []string{"testbed-osvt", "testbed-qa", "testbed-osvt-400ms", "traces", "scale", "coldstart", "batch-fig14",
-	"infaas-table3", "infaas-fig6", "infaas-production", "infaas-sharing", "accuracy-scaling",
+	"infaas-table3", "infaas-fig6", "infaas-production", "infaas-sharing", "accuracy-scaling", "symphony",
 	"osvt-ramp", "poisson", "mmpp", "crowded", "one-machine", "sets"}
 
 // ScenarioNames lists the scenarios.

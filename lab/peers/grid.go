@@ -72,8 +72,8 @@ var all = []Peer{
 	{
 		Name: "mlserver", engine: "mlserver", delay: "max_batch_time", workers: "parallel_workers", restarts: true,
 		grid:    func(slo time.Duration) []Setting { return batches(slo, 0, 1) },
-		ways:    map[Payload][]Way{Binary: {grpcWay}, JSON: {v2JSONWay}},
-		without: "its REST takes no binary tensors, and PyPI has no ONNX runtime of it: binary is gRPC with raw contents, the runtime is a custom one",
+		ways:    map[Payload][]Way{Binary: {grpcWay}, JSON: {v2JSONWay}, GRPC: {grpcWay}},
+		without: "it is no longer maintained; its REST takes no binary tensors, and PyPI has no ONNX runtime of it: binary is gRPC with raw contents, the runtime is a custom one",
 		start:   startMLServer,
 	},
 	{
@@ -92,14 +92,28 @@ var all = []Peer{
 		grid: func(slo time.Duration) []Setting {
 			return batches(slo, 0, 0)[:4]
 		},
-		ways:    map[Payload][]Way{Binary: {rawWay}, JSON: {namedWay}},
-		without: "it has no protocol for tensors: binary is the inputs' bytes, JSON an array for each input, both over HTTP; its gRPC carries only messages of the user's own and goes through the same proxy, so it is not tried; one core has one replica",
+		ways:    map[Payload][]Way{Binary: {rawWay}, JSON: {namedWay}, GRPC: {grpcWay}},
+		without: "it has no protocol for tensors: binary is the inputs' bytes, JSON an array for each input, both over HTTP through HAProxy; its gRPC carries the user's own messages, here the Open Inference Protocol's; one core has one replica",
 		start:   startRay,
+	},
+	{
+		Name: "kserve", engine: "python", delay: "no wait", workers: "threads (0: async)",
+		grid:    func(time.Duration) []Setting { return []Setting{setting(1, 0, 0), setting(1, 0, 1)} },
+		ways:    map[Payload][]Way{Binary: {v2BinaryWay, grpcWay}, JSON: {v2JSONWay}, GRPC: {grpcWay}},
+		without: "its server does not batch (a sidecar on Kubernetes does, for its first protocol only); its image for ONNX is Triton",
+		start:   startKServe,
+	},
+	{
+		Name: "litserve", engine: "python", delay: "batch_timeout", workers: "workers_per_device", restarts: true,
+		grid:    func(slo time.Duration) []Setting { return batches(slo, 1, 2) },
+		ways:    map[Payload][]Way{Binary: {base64Way, bareWay}, JSON: {bareWay}},
+		without: "it has no protocol for tensors and no gRPC, and a file in a form does not reach its workers: binary is base64 in JSON, answered in JSON, or JSON where that is faster",
+		start:   startLitServe,
 	},
 	{
 		Name: "triton", engine: "triton", delay: "max_queue_delay_microseconds", workers: "instances",
 		grid:    func(slo time.Duration) []Setting { return batches(slo, 1, 2) },
-		ways:    map[Payload][]Way{Binary: {grpcWay, v2BinaryWay}, JSON: {v2JSONWay}},
+		ways:    map[Payload][]Way{Binary: {grpcWay, v2BinaryWay}, JSON: {v2JSONWay}, GRPC: {grpcWay}},
 		without: "the wheel on PyPI (nvidia-pytriton) has no onnxruntime backend, only Python's: the model runs in it, with the same ONNX Runtime",
 		start:   startTriton,
 	},
@@ -146,6 +160,24 @@ func (p Peer) groups(slo time.Duration) (groups [][]Setting) {
 		groups = append(groups, []Setting{x})
 	}
 	return groups
+}
+
+// knobs is the number of settings that a user must find for an objective: those that differ in the grid, and the
+// protocol where several carry a payload.
+func (p Peer) knobs(slo time.Duration) (n int) {
+	batch, delay, workers := map[int]bool{}, map[time.Duration]bool{}, map[int]bool{}
+	for _, x := range p.grid(slo) {
+		batch[x.MaxBatch], workers[x.Workers] = true, true
+		if x.MaxBatch > 1 { // The others do not wait.
+			delay[x.Delay] = true
+		}
+	}
+	for _, values := range []int{len(batch), len(delay), len(workers), len(p.ways[Binary])} {
+		if values > 1 {
+			n++
+		}
+	}
+	return n
 }
 
 // describeGrid lists the settings for an objective, in the order of trials.

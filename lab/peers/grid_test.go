@@ -1,6 +1,7 @@
 package peers
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -35,19 +36,27 @@ func TestGrids(t *testing.T) {
 				settings++
 			}
 		}
-		if settings < 4 {
+		if settings < 2 {
 			t.Errorf("%s has %d settings", p.Name, settings)
 		}
-		for _, payload := range Payloads() {
+		for _, payload := range []Payload{Binary, JSON} {
 			if len(p.ways[payload]) == 0 {
 				t.Errorf("%s takes no %s", p.Name, payload)
 			}
 		}
 	}
+	knobs := map[string]int{}
+	for _, p := range all {
+		knobs[p.Name] = p.knobs(50 * time.Millisecond)
+	}
+	want := map[string]int{"mlserver": 3, "bentoml": 4, "ray": 2, "kserve": 2, "litserve": 4, "triton": 4}
+	if !maps.Equal(knobs, want) {
+		t.Errorf("a user must find %v settings, not %v", knobs, want)
+	}
 	if got, err := choose([]string{"ray", "triton"}); err != nil || len(got) != 2 || got[0].Name != "ray" {
 		t.Errorf("%v, %v", got, err)
 	}
-	if _, err := choose([]string{"torchserve"}); err == nil || !strings.Contains(err.Error(), "the peers are mlserver, bentoml, ray, triton") {
+	if _, err := choose([]string{"torchserve"}); err == nil || !strings.Contains(err.Error(), "the peers are mlserver, bentoml, ray, kserve, litserve, triton") {
 		t.Errorf("%v", err)
 	}
 }

@@ -25,10 +25,12 @@ type Payload string
 const (
 	Binary Payload = "binary"
 	JSON   Payload = "json"
+	// GRPC is the Open Inference Protocol over gRPC with raw contents.
+	GRPC Payload = "grpc"
 )
 
 // Payloads returns all payloads.
-func Payloads() []Payload { return []Payload{Binary, JSON} }
+func Payloads() []Payload { return []Payload{Binary, JSON, GRPC} }
 
 // Way is a protocol to send a request to a server and to read its answer.
 type Way struct {
@@ -52,12 +54,15 @@ var (
 	rowWay      = Way{Name: "REST, JSON", Path: "/json_%s", Encode: encodeRow, Decode: decodeNumbers}
 	rawWay      = Way{Name: "HTTP, bytes", Path: "/bytes/%s", Encode: encodeRaw, Decode: floats}
 	namedWay    = Way{Name: "HTTP, JSON", Path: "/json/%s", Encode: encodeNamed, Decode: decodeNumbers}
+	base64Way   = Way{Name: "REST, base64 in JSON", Path: "/%s", Encode: encodeBase64, Decode: decodeNumbers}
+	bareWay     = Way{Name: "REST, JSON", Path: "/%s", Encode: encodeNamed, Decode: decodeNumbers}
 )
 
 // ours are the ways to send requests to the provider's function.
 var ours = map[Payload]Way{
 	Binary: {Name: "v2 binary", Encode: encodeV2Binary, Decode: decodeV2},
 	JSON:   {Name: "v2 JSON", Encode: encodeV2JSON, Decode: decodeV2},
+	GRPC:   grpcWay,
 }
 
 var jsonHeader = http.Header{"Content-Type": {"application/json"}}
@@ -99,6 +104,11 @@ func encodeRow(setting string, inputs []tensor.Tensor) ([]byte, http.Header, err
 
 func encodeRaw(_ string, inputs []tensor.Tensor) ([]byte, http.Header, error) {
 	return joined(inputs).Data, http.Header{"Content-Type": {"application/octet-stream"}}, nil
+}
+
+func encodeBase64(_ string, inputs []tensor.Tensor) ([]byte, http.Header, error) {
+	body, err := json.Marshal(map[string][]byte{"x": joined(inputs).Data})
+	return body, jsonHeader, err
 }
 
 func encodeFile(_ string, inputs []tensor.Tensor) ([]byte, http.Header, error) {

@@ -41,7 +41,8 @@ var subjects = []struct {
 	model string
 	slo   time.Duration
 }{
-	{"mnist", 50 * time.Millisecond}, {"dssm", 50 * time.Millisecond}, {"lstm-2365", 50 * time.Millisecond}, {"resnet-50", 400 * time.Millisecond},
+	{"mnist", 50 * time.Millisecond}, {"dssm", 50 * time.Millisecond}, {"lstm-2365", 50 * time.Millisecond},
+	{"resnet-50", 400 * time.Millisecond}, {"bert", time.Second}, {"minilm", 200 * time.Millisecond},
 }
 
 // Models returns the names of the models.
@@ -92,7 +93,7 @@ func Run(ctx context.Context, o rig.Options, b Bench) (*report.Report, error) {
 		}
 	}
 	if len(u.payloads) == 0 || len(u.payloads) < len(b.Payloads) {
-		return nil, fmt.Errorf("--only %s: unknown payload; the payloads are %s, %s", strings.Join(b.Payloads, ","), Binary, JSON)
+		return nil, fmt.Errorf("--only %s: unknown payload; the payloads are %s, %s, %s", strings.Join(b.Payloads, ","), Binary, JSON, GRPC)
 	}
 	// The directory's name must be short: Ray has Unix sockets in it.
 	if u.dir, err = os.MkdirTemp("", "fip-"); err != nil {
@@ -129,6 +130,7 @@ func Run(ctx context.Context, o rig.Options, b Bench) (*report.Report, error) {
 func (u *run) environments(ctx context.Context) error {
 	for _, p := range u.peers {
 		u.r.Add("grid."+p.Name, float64(len(p.grid(subjects[0].slo))), "settings", p.describeGrid(subjects[0].slo))
+		u.r.Add("knobs."+p.Name, float64(p.knobs(subjects[0].slo)), "settings", "to find for an objective; faas-infer has none beside it")
 		u.r.Add("limits."+p.Name, 1, "", p.without)
 		u.missing[p.Name] = u.environment(ctx, p)
 		if ctx.Err() != nil {
@@ -157,9 +159,25 @@ func (u *run) model(ctx context.Context, name string, slo time.Duration) error {
 	if err := s.sample(m); err != nil {
 		return err
 	}
+	engine, err := u.timeEngine(ctx, m.File, slo)
+	if err != nil {
+		return err
+	}
+	limit, err := engine.limit(s)
+	if err != nil {
+		return err
+	}
+	loop := engine.loop(slo)
+	u.r.Add("engine."+m.Name, loop, "requests/s", "the engine alone, one batch after the other")
+	u.r.Add("limit."+m.Name, limit, "requests/s", "the engine without a server, with the arrivals of the trials, 99 % within the SLO")
 	rates, err := u.ours(ctx, m, s)
 	if err != nil {
 		return fmt.Errorf("ours: %w", err)
+	}
+	for _, payload := range u.payloads {
+		name := fmt.Sprintf("%s.%s", m.Name, payload)
+		u.r.Add("engine_share."+name, rates[payload]/loop, "ratio", "")
+		u.r.Add("limit_share."+name, rates[payload]/limit, "ratio", "")
 	}
 	for _, p := range u.peers {
 		if err := u.peer(ctx, m, s, p, rates); err != nil {
@@ -192,7 +210,11 @@ func (u *run) ours(ctx context.Context, m *rig.Subject, s *subject) (map[Payload
 	for _, payload := range u.payloads {
 		way := ours[payload]
 		fmt.Fprintf(u.o.Log, "%s, %s: ours\n", m.Name, payload)
-		t, release, err := s.target(address{way: way, url: at})
+		to := address{way: way, url: at}
+		if way.GRPC {
+			to = address{way: way, url: d.URL + way.Path, setting: rig.FunctionName}
+		}
+		t, release, err := s.target(to)
 		if err != nil {
 			return nil, err
 		}
@@ -239,6 +261,9 @@ func (u *run) peer(ctx context.Context, m *rig.Subject, s *subject, p Peer, ours
 	}
 	for _, payload := range u.payloads {
 		u.step()
+		if len(p.ways[payload]) == 0 {
+			continue
+		}
 		u.add(fmt.Sprintf("%s.%s.", m.Name, payload), p, best[payload], ours[payload], failed)
 	}
 	return nil

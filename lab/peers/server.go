@@ -93,7 +93,7 @@ func (s *site) describe() (string, error) {
 		settings = append(settings, setting{x.Name, x.MaxBatch, rig.Milliseconds(x.Delay), x.Workers})
 	}
 	file := filepath.Join(s.dir, "peer.json")
-	return file, writeJSON(file, map[string]any{"model": s.model, "dir": s.dir, "port": s.http, "inputs": inputs, "settings": settings})
+	return file, writeJSON(file, map[string]any{"model": s.model, "dir": s.dir, "port": s.http, "grpc_port": s.grpc, "inputs": inputs, "settings": settings})
 }
 
 func writeJSON(file string, what any) error {
@@ -143,12 +143,28 @@ func startBentoML(s *site) (server, error) {
 }
 
 func startRay(s *site) (server, error) {
+	proxy := filepath.Join(s.dir, "proxy")
 	return server{
 		argv: []string{s.python.Python, "peer_ray.py"},
-		// Ray's documents advise the first for throughput. The second keeps workers at
-		// normal priority.
-		env: []string{"RAY_SERVE_THROUGHPUT_OPTIMIZED=1", "RAY_worker_niceness=0", "RAY_USAGE_STATS_ENABLED=0"}, ready: "/-/healthz",
-	}, copyService("peer_ray.py", filepath.Join(s.dir, "peer_ray.py"))
+		// Ray's documents advise the first two for throughput. The next keeps workers at normal priority. The
+		// others put HAProxy's files here, and one thread on the one core.
+		env: []string{"RAY_SERVE_THROUGHPUT_OPTIMIZED=1", "RAY_SERVE_ENABLE_HA_PROXY=1", "RAY_worker_niceness=0",
+			"RAY_USAGE_STATS_ENABLED=0", "RAY_SERVE_HAPROXY_NBTHREAD=1", "RAY_SERVE_HAPROXY_SERVER_STATE_BASE=" + proxy,
+			"RAY_SERVE_HAPROXY_SERVER_STATE_FILE=" + filepath.Join(proxy, "server-state"),
+			"RAY_SERVE_HAPROXY_SOCKET_PATH=" + filepath.Join(proxy, "s"),
+			"RAY_SERVE_HAPROXY_CONFIG_FILE_LOC=" + filepath.Join(proxy, "haproxy.cfg")},
+		ready: "/-/healthz",
+	}, errors.Join(os.MkdirAll(proxy, 0o755), copyService("peer_ray.py", filepath.Join(s.dir, "peer_ray.py")))
+}
+
+func startKServe(s *site) (server, error) {
+	return server{argv: []string{s.python.Python, "peer_kserve.py"}, ready: "/v2/health/ready"},
+		copyService("peer_kserve.py", filepath.Join(s.dir, "peer_kserve.py"))
+}
+
+func startLitServe(s *site) (server, error) {
+	return server{argv: []string{s.python.Python, "peer_litserve.py"}, ready: "/health"},
+		copyService("peer_litserve.py", filepath.Join(s.dir, "peer_litserve.py"))
 }
 
 func startTriton(s *site) (server, error) {

@@ -18,7 +18,7 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                     "x.yaml: the file is empty",
 		"kind: run\n":                          "x.yaml:1: cluster: it is missing",
-		"kind: walk\n":                         `kind: "walk": it must be one of [max-rps run scale coldstart batch variants accuracy]`,
+		"kind: walk\n":                         `kind: "walk": it must be one of [max-rps run scale coldstart batch variants accuracy goodput]`,
 		head:                                   "functions: it is missing",
 		head + "functions: []":                 "functions: the list is empty",
 		head + "nme: x\nfunctions: []":         "x.yaml:4: nme: unknown key: the known keys are kind, cluster, functions, about, duration",

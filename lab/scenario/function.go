@@ -171,7 +171,7 @@ func (r *reader) size(o *fleet.Object, f *Function) {
 
 // times finds the model's times.
 func (r *reader) times(o *fleet.Object, f *Function) {
-	if r.onLambda(o, f) {
+	if r.onLambda(o, f) || onLine(o, f) {
 		return
 	}
 	p := r.given
@@ -191,6 +191,22 @@ func (r *reader) times(o *fleet.Object, f *Function) {
 		t.SetSpread(spread)
 	}
 	f.Times = t
+}
+
+// onLine reports whether a function says its times itself, as the line αb + β. If so, it sets them.
+func onLine(o *fleet.Object, f *Function) bool {
+	inner, ok := o.Object("line")
+	if !ok {
+		return false
+	}
+	inner.Need("alpha", "beta")
+	alpha, beta := inner.Duration("alpha", time.Microsecond, maxStep, 0), inner.Duration("beta", 0, maxStep, 0)
+	batch := inner.Int("batch", 1, 1<<10, 64)
+	inner.Done()
+	line := testbed.FromLine(f.Model, alpha, beta, batch, testbed.Memory{Host: f.Memory, GPU: f.GPUMemory})
+	line.SetSpread(o.Number("spread", 0, 2, 0))
+	f.Times = line
+	return true
 }
 
 // possible checks that a function can run: a config, or each member of a set, must fit a node,

@@ -75,6 +75,7 @@ func (r *reader) scenario(o *fleet.Object) *Scenario {
 	s.Unpark = r.cold.unpark
 	r.given = r.profile(o, "profile", "2080ti")
 	r.variants, r.apart, r.fixed = r.tableOf(o), o.Bool("apart", false), o.Number("fixed", 0, 1, 1)
+	r.apart = r.apart || s.Kind == Goodput
 	r.fits(o, s)
 	r.bind(o, s, r.functions(o, s), r.columns(o))
 	o.Done()

@@ -42,10 +42,14 @@ const (
 	// Accuracy scales accuracy with the load: it compares functions that prefer accurate
 	// answers with the most accurate variants alone, and with an optimum that knows the load.
 	Accuracy Kind = "accuracy"
+	// Goodput looks for the highest load of each function alone on the machines.
+	Goodput Kind = "goodput"
 )
 
 // Kinds lists the kinds.
-func Kinds() []Kind { return []Kind{MaxRPS, Run, Scale, ColdStart, Tuning, Variants, Accuracy} }
+func Kinds() []Kind {
+	return []Kind{MaxRPS, Run, Scale, ColdStart, Tuning, Variants, Accuracy, Goodput}
+}
 
 // Scenario is one scenario. Its [Scenario.Cases] are simulated one at a time.
 type Scenario struct {

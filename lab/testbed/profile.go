@@ -1,5 +1,5 @@
 // Package testbed has the execution times of simulated models: the published times of
-// INFless' testbed, a file in the same form, BATCH's times on AWS Lambda, or a profile of
+// INFless' testbed, a file in the same form, a line, BATCH's times on AWS Lambda, or a profile of
 // this machine. All implement systems.Times. It measures nothing. Begin with FromTestbed,
 // FromLambda and FromProfile.
 package testbed
@@ -69,6 +69,17 @@ func FromTestbed(t *ReferenceTestbed, model string, memory Memory) (*Testbed, er
 		s.times = s.fill(monotone(s.times), p.shares[:i])
 	}
 	return p, nil
+}
+
+// FromLine returns the times αb + β of batches up to a size on a whole GPU with one CPU thread, without spread: those
+// of Nexus and Symphony.
+func FromLine(model string, alpha, beta time.Duration, batch int, memory Memory) *Testbed {
+	s := &share{cpu: 1000, gpu: 100}
+	for b := 1; b <= batch; b++ {
+		s.batches = append(s.batches, b)
+		s.times = append(s.times, float64(alpha)*float64(b)+float64(beta))
+	}
+	return &Testbed{model: model, memory: memory, shares: []*share{s}, at: map[cluster.Resources]*share{{CPU: s.cpu, GPU: s.gpu}: s}}
 }
 
 // SetSpread replaces the measured spread.

@@ -47,8 +47,9 @@ type State struct {
 	Name string `json:"name"`
 	// Needs is one of the constants.
 	Needs Need `json:"needs"`
-	// From is the number of bytes that are here, for NeedsBytes.
+	// From is the number of bytes that are here, and Of that of the whole content, for NeedsBytes.
 	From int64 `json:"from,omitempty"`
+	Of   int64 `json:"of,omitempty"`
 }
 
 // Need is what a receiver needs next.
@@ -66,11 +67,17 @@ const (
 // Receiver takes a content into a directory that processes of one machine may share: one of them receives, and the
 // others wait. Its handler is for the sender. It is safe for concurrent use.
 type Receiver struct {
+	// Room is asked before the first byte whether there is room for so many more; nil for no question. Its error is the
+	// sender's answer. Set it before the handler is served.
+	Room func(bytes int64) error
+
 	dir, name string
 
 	// turn holds a token while nothing is received.
 	turn chan struct{}
-	done chan struct{}
+	// begun is closed once Wait takes what a sender brings, and done once the content is here.
+	begun chan struct{}
+	done  chan struct{}
 	// leaving: Wait returns, so nothing more is taken.
 	leaving atomic.Bool
 
@@ -92,7 +99,12 @@ func NewReceiver(dir, name string) (*Receiver, error) {
 	if !IsName(name) {
 		return nil, fmt.Errorf("%q is no name of a content: it has 64 hexadecimal digits", name)
 	}
-	r := &Receiver{dir: dir, name: name, turn: make(chan struct{}, 1), done: make(chan struct{})}
+	r := &Receiver{
+		dir: dir, name: name,
+		turn:  make(chan struct{}, 1),
+		begun: make(chan struct{}),
+		done:  make(chan struct{}),
+	}
 	r.turn <- struct{}{}
 	return r, nil
 }
@@ -123,7 +135,7 @@ func (r *Receiver) Find() string {
 	return r.whole()
 }
 
-// Wait returns the content's directory once it is here. Meanwhile the handler must be served.
+// Wait returns the content's directory once it is here. Meanwhile the handler must be served. Call it once.
 func (r *Receiver) Wait(ctx context.Context) (string, error) {
 	lock, err := os.OpenFile(filepath.Join(r.dir, ".content-"+r.name+".lock"), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
@@ -152,6 +164,7 @@ func (r *Receiver) Wait(ctx context.Context) (string, error) {
 	r.mu.Lock()
 	r.lock = lock
 	r.mu.Unlock()
+	close(r.begun)
 	defer r.close()
 	select {
 	case <-r.done:
@@ -160,6 +173,9 @@ func (r *Receiver) Wait(ctx context.Context) (string, error) {
 		return "", ctx.Err()
 	}
 }
+
+// Begun is closed once Wait takes what a sender brings.
+func (r *Receiver) Begun() <-chan struct{} { return r.begun }
 
 // close ends receiving.
 func (r *Receiver) close() {
@@ -190,7 +206,7 @@ func (r *Receiver) State() State {
 	case r.index == nil:
 		s.Needs = NeedsIndex
 	default:
-		s.Needs, s.From = NeedsBytes, r.here
+		s.Needs, s.From, s.Of = NeedsBytes, r.here, r.index.Bytes()
 	}
 	return s
 }
@@ -212,17 +228,18 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		return
 	}
 	if errors.Is(err, errTurn) {
-		answer(w, State{Name: r.name, Needs: NeedsOther}) // Waiting helps: refusing would give the instance up.
+		Answer(w, State{Name: r.name, Needs: NeedsOther}) // Waiting helps: refusing would give the instance up.
 		return
 	}
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusUnprocessableEntity)
 		return
 	}
-	answer(w, r.State())
+	Answer(w, r.State())
 }
 
-func answer(w http.ResponseWriter, s State) {
+// Answer tells a sender what is needed.
+func Answer(w http.ResponseWriter, s State) {
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(s) // The sender asks again.
 }
@@ -258,6 +275,11 @@ func (r *Receiver) putIndex(body io.Reader) error {
 	defer r.mu.Unlock()
 	if r.index != nil {
 		return nil
+	}
+	if r.Room != nil {
+		if err := r.Room(i.Bytes()); err != nil {
+			return err
+		}
 	}
 	r.index = &i
 	return r.openNext()

@@ -18,6 +18,9 @@ import (
 // in the core's own caches.
 const side = 128
 
+// YardstickFLOPs is the number of floating-point operations in the yardstick.
+const YardstickFLOPs = 2 * side * side * side
+
 // yardstick is a piece of work whose time on a quiet machine is constant. It gives the
 // pace: the factor by which the core is slower now than on the quiet machine. The pace is
 // 1 on the quiet machine, and 1.4 while a neighbour uses the other half of the core. (A

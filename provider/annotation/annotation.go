@@ -120,6 +120,9 @@ const (
 	// InferProgress is in a function's status what is being found out about its model, or for what
 	// that waits, until its times are known. In a deployment it is ignored.
 	InferProgress = "com.openfaas.infer.progress"
+	// InferRollout is in a function's status how far the gradual rollout of a later revision is. In a deployment it is
+	// ignored.
+	InferRollout = "com.openfaas.infer.rollout"
 	// InferLearntShapes is in a function's status which sizes of its model's free dimensions a request
 	// has taught, in the notation of InferShapes. In a deployment it is ignored.
 	InferLearntShapes = "com.openfaas.infer.shapes.learnt"

@@ -70,13 +70,17 @@ type DownloadOptions struct {
 	// Claims has the directories in which claims of Kubernetes are mounted, by name; nil for none. Sources must allow
 	// them.
 	Claims map[string]string
+	// Hashed is that of [fetch.Options].
+	Hashed func(file, hash string)
 }
 
 // NewDownloads opens a directory of downloads. It makes it when something is downloaded. functions lists the stored
 // functions, whose models stay.
 func NewDownloads(o DownloadOptions, secrets Secrets, functions func(namespace string) ([]store.Function, error)) *Downloads {
 	d := &Downloads{dir: o.Dir, claims: o.Claims, secrets: secrets, stored: functions}
-	d.cache = fetch.Open(fetch.Options{Dir: o.Dir, MaxBytes: o.MaxBytes, Sources: o.Sources, InUse: d.inUse})
+	d.cache = fetch.Open(fetch.Options{
+		Dir: o.Dir, MaxBytes: o.MaxBytes, Sources: o.Sources, InUse: d.inUse, Hashed: o.Hashed,
+	})
 	return d
 }
 

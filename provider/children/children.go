@@ -92,6 +92,11 @@ func (m *Models) Sketch(ctx context.Context, file string, maxBatch int, until ti
 	return m.assumed().Sketch(ctx, file, maxBatch, until)
 }
 
+// Assume implements [latency.Assumer].
+func (m *Models) Assume(ctx context.Context, file string, maxBatch int, until time.Duration) (string, *profiler.Profile, error) {
+	return m.assumed().Assume(ctx, file, maxBatch, until)
+}
+
 // Predict implements [latency.Models].
 func (m *Models) Predict(ctx context.Context, file string, maxBatch int, until time.Duration) (string, *profiler.Profile, error) {
 	return m.assumed().Predict(ctx, file, maxBatch, until)

@@ -115,13 +115,31 @@ func (c *modelCache) look(file string) (seenModel, error) {
 		return seenModel{}, err
 	}
 	seen := seenModel{stamp: stamp, hash: hash}
+	c.set(file, seen)
+	return seen, nil
+}
+
+// set notes what is known of a model file.
+func (c *modelCache) set(file string, seen seenModel) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.seen == nil {
 		c.seen = map[string]seenModel{}
 	}
 	c.seen[file] = seen
-	return seen, nil
+}
+
+// Remember notes the [model.ContentHash] of an ONNX file that has just been written, so that nobody reads the file for
+// it. The caller vouches that the directory has not changed since.
+func (c *modelCache) Remember(file, hash string) {
+	defer c.reading.Lock(file)()
+	stamp, err := Stamp(filepath.Dir(file))
+	if err != nil {
+		return // It is read.
+	}
+	if seen, ok := c.known(file); !ok || seen.stamp != stamp {
+		c.set(file, seenModel{stamp: stamp, hash: hash})
+	}
 }
 
 // fits refuses a model that no instance here could run, by its size alone: reading it would take a core for as long

@@ -34,6 +34,22 @@ func remembering(t *testing.T, state string) (m *Models, end func()) {
 	}
 }
 
+// A file whose hash is remembered is not read until it changes.
+func TestRemember(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "model.onnx")
+	write(t, file, "one")
+	m := &Models{}
+	m.Remember(file, "remembered")
+	if hash, err := m.Hash(file); err != nil || hash != "remembered" {
+		t.Errorf("the file was read: %s, %v", hash, err)
+	}
+	write(t, file, "other")
+	if hash, err := m.Hash(file); err != nil || hash == "remembered" {
+		t.Errorf("a changed file has the hash %s, %v", hash, err)
+	}
+	m.Remember(filepath.Join(t.TempDir(), "gone", "model.onnx"), "nothing")
+}
+
 // After a restart a model file is neither read nor prepared again, unless it has changed.
 func TestModelsAreRememberedOverARestart(t *testing.T) {
 	state, dir := t.TempDir(), t.TempDir()

@@ -177,6 +177,20 @@ func (m sizedModels) Sketch(ctx context.Context, file string, maxBatch int, unti
 	return m.profile(ctx, Foreground, "predict", file, maxBatch, until, "--sketch", "--content", hash)
 }
 
+// Assume implements [latency.Assumer]. It refuses small models, which take no longer to sketch.
+func (m sizedModels) Assume(
+	ctx context.Context, file string, maxBatch int, until time.Duration,
+) (string, *profiler.Profile, error) {
+	if engines.IsManifest(file) || bundle.IsCutting(file) || Weights(file) < largeModel {
+		return "", nil, latency.ErrNotAssumed
+	}
+	hash, err := m.Hash(file)
+	if err != nil {
+		return "", nil, err
+	}
+	return m.profile(ctx, Foreground, "predict", file, maxBatch, until, "--assume", "--content", hash)
+}
+
 // Predict implements [latency.Models].
 func (m sizedModels) Predict(ctx context.Context, file string, maxBatch int, until time.Duration) (string, *profiler.Profile, error) {
 	if engines.IsManifest(file) {
@@ -240,6 +254,7 @@ func (m sizedModels) profile(ctx context.Context, weight Weight, command, file s
 		return "", nil, errors.New("the profile is empty")
 	}
 	if measured.Profile.Machine == m.Machine {
+		keepYardstick(measured.Profile.Yardstick)
 		measured.Profile.Yardstick = m.yardstick(ctx)
 	}
 	return measured.Prepared, measured.Profile, measured.Profile.Validate()

@@ -103,6 +103,7 @@ func (c *driver) start(fn *function, s scaling.Start) {
 		ID: keeper.NewID(fn.Name), Function: fn.Name, Revision: fn.Revision, Node: s.Node, Nodes: s.Nodes, Config: s.Config,
 		Artefact: a.Artefact, Env: fn.Deployment.EnvVars, Secrets: fn.secrets, Fingerprint: a.fingerprint,
 	}
+	spec.Awaited = fn.stats.Waiting > 0 && !slices.ContainsFunc(fn.Sorted(), (*instance).serves)
 	if s.Config.GPU > 0 {
 		spec.Original = a.file
 	}

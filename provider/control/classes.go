@@ -45,7 +45,10 @@ type classifier struct {
 	shortest atomic.Int64
 }
 
-var _ provider.PatientDispatcher = (*classifier)(nil)
+var (
+	_ provider.PatientDispatcher = (*classifier)(nil)
+	_ provider.LoadDispatcher    = (*classifier)(nil)
+)
 
 // Invoke implements [provider.Dispatcher].
 func (c *classifier) Invoke(ctx context.Context, req *frame.Request) (*frame.Response, error) {
@@ -78,6 +81,9 @@ func (c *classifier) InvokePatiently(ctx context.Context, req *frame.Request, pa
 	}
 	return resp, nil
 }
+
+// CountElsewhere implements [provider.LoadDispatcher].
+func (c *classifier) CountElsewhere() { dispatch.CountElsewhere(c.dispatcher) }
 
 // errNotYet answers requests that ask something before the times of the function's models are
 // known.

@@ -135,6 +135,9 @@ type Options struct {
 	// all, or none and the reason why. Beside nodes, why says which others refuse them. It is called at every look, so it must be
 	// fast. If Eligible itself is nil, every node is eligible.
 	Eligible func(f *provider.Function) (nodes []string, why string)
+	// Arriving says how much of its model each starting instance of a function has, "" if none is sent one. It is called
+	// often; nil if instances find their models.
+	Arriving func(function string) string
 	// Move moves an instance away from what interferes with it. It may be nil: such an
 	// instance is then replaced by one on another node.
 	Move Mover
@@ -267,7 +270,7 @@ func setRooms(c *Controller, o Options) {
 	c.fleetSize = fleetSize{functions: c.functions, metrics: o.Metrics, notify: o.NodesWanted, decisions: o.Decisions}
 	c.display = display{
 		functions: c.functions, finder: c.finder, metrics: o.Metrics, decisions: o.Decisions, led: o.Replica.Led,
-		shown: map[string]cluster.Node{},
+		arriving: o.Arriving, shown: map[string]cluster.Node{},
 	}
 }
 

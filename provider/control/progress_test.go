@@ -65,3 +65,21 @@ func TestStatusSaysForWhatAModelWaits(t *testing.T) {
 		}
 	})
 }
+
+// The status says how much of its model each starting instance has. While an instance serves, that is no progress that
+// requests wait for.
+func TestStatusSaysHowMuchArrives(t *testing.T) {
+	const arriving = "the model is being sent: pod f-1 has 212 of 553 MB"
+	tryWith(t, func(o *Options) { o.Arriving = func(string) string { return arriving } }, func(r *rig) {
+		r.measured("f", "m")
+		if s, _ := r.Status(full("f")); s.Arriving != arriving || s.Progress != arriving {
+			t.Errorf("without an instance: %q, %q", s.Arriving, s.Progress)
+		}
+		if _, err := r.invoke("f", "x"); err != nil {
+			t.Fatal(err)
+		}
+		if s, _ := r.Status(full("f")); s.AvailableReplicas == 0 || s.Arriving != arriving || s.Progress != "" {
+			t.Errorf("with %d instances: %q, %q", s.AvailableReplicas, s.Arriving, s.Progress)
+		}
+	})
+}

@@ -27,6 +27,8 @@ type display struct {
 	decisions *decisions.Log
 	// led reports whether this replica led at its last look.
 	led func() bool
+	// arriving is that of [Options].
+	arriving func(function string) string
 	// shown holds the nodes as the metrics show them, recorded is when the metrics
 	// were last updated.
 	shown    map[string]cluster.Node
@@ -117,6 +119,12 @@ func (c *display) status(fn *function) provider.Status {
 		if in.There() { // Also a parked instance: it answers as quickly.
 			s.AvailableReplicas++
 		}
+	}
+	if c.arriving != nil {
+		s.Arriving = c.arriving(fn.Name)
+	}
+	if s.AvailableReplicas == 0 {
+		s.Progress = cmp.Or(s.Progress, s.Arriving)
 	}
 	atLimit := fn.Inference.MaxReplicas > 0 && s.Replicas >= uint64(fn.Inference.MaxReplicas)
 	s.Short = !atLimit && (fn.Failures.Why != "" || fn.Unplaced != "")

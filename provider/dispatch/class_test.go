@@ -269,3 +269,14 @@ func TestANewPolicyGetsTheClasses(t *testing.T) {
 		}
 	})
 }
+
+// What is answered elsewhere counts as an arrival of class 0.
+func TestCountElsewhere(t *testing.T) {
+	d := New(Options{Policy: batching.NewShared(batching.Options{})})
+	defer d.Close()
+	CountElsewhere(d)
+	CountElsewhere(d)
+	if s := d.Stats(); s.Arrivals != 2 || s.Patient != 0 || Arrivals(d) != 2 || d.waiting.stats[0].Arrivals != 2 {
+		t.Errorf("%+v", s)
+	}
+}

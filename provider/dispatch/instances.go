@@ -216,6 +216,16 @@ type Stats struct {
 // Arrivals is that of [Dispatcher.Stats]. It takes no lock.
 func Arrivals(d *Dispatcher) uint64 { return d.arrivals.Load() }
 
+// CountElsewhere counts a request that asks for nothing and is answered elsewhere, as one that came here.
+func CountElsewhere(d *Dispatcher) {
+	d.arrivals.Add(1)
+	d.prompt.Add(1)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.waiting.seen |= 1
+	d.waiting.stats[0].Arrivals++
+}
+
 // Stats reads the counters.
 func (d *Dispatcher) Stats() Stats {
 	var s Stats

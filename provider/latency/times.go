@@ -50,6 +50,16 @@ type Models interface {
 	Predict(ctx context.Context, file string, maxBatch int, until time.Duration) (prepared string, p *profiler.Profile, err error)
 }
 
+// Assumer is implemented by Models that know the times of some models before they run.
+type Assumer interface {
+	// Assume links the model and returns a provisional profile that follows from its operators' work, within a tenth
+	// of a second. It runs nothing. The error is [ErrNotAssumed] or says what failed; the model is sketched then.
+	Assume(ctx context.Context, file string, maxBatch int, until time.Duration) (prepared string, p *profiler.Profile, err error)
+}
+
+// ErrNotAssumed says that a model's times are not to be assumed.
+var ErrNotAssumed = errors.New("the model's times cannot be assumed")
+
 // Sizes say with which sizes a model's free dimensions are prepared and measured, as a deployment
 // states them, and what that may take.
 type Sizes struct {
@@ -348,7 +358,7 @@ func (t *Finder) onCPU(ctx context.Context, f *provider.Function, file, hash str
 	return t.whole(ctx, f, file, key)
 }
 
-// begin returns a sketch, to serve with at once if it is good enough, and no profile if the model
+// begin returns assumed times or a sketch, to serve with at once if they are good enough, and no profile if the model
 // cannot be sketched. It sketches one model at a time.
 func (t *Finder) begin(ctx context.Context, f *provider.Function, file, key string) (prepared string, p *profiler.Profile, err error) {
 	return t.sketching.find(ctx, f.Name, t.Models.Bytes(file), func(ctx context.Context) (prepared string, p *profiler.Profile, err error) {
@@ -356,7 +366,10 @@ func (t *Finder) begin(ctx context.Context, f *provider.Function, file, key stri
 			prepared, err := atOnce(ctx, t, f, file, key, p)
 			return prepared, p, err
 		}
-		if prepared, p, err = t.sketch(ctx, f, file); t.serves(f, p) {
+		if prepared, p = t.assume(ctx, f, file); !t.serves(f, p) {
+			prepared, p, err = t.sketch(ctx, f, file)
+		}
+		if t.serves(f, p) {
 			t.keep(f, key, p)
 			t.sketched.Store(key, prepared)
 		}
@@ -444,6 +457,25 @@ func (t *Finder) sketch(ctx context.Context, f *provider.Function, file string) 
 	}
 	log.Info().Dur("took_ms", time.Since(began)).Int("largest_batch", p.MaxBatch()).Bool("provisional", p.Provisional).Msg("sketched the model's times")
 	return prepared, p, nil
+}
+
+// assume returns the times that a model is assumed to have, and no profile if that is not to be said.
+func (t *Finder) assume(ctx context.Context, f *provider.Function, file string) (prepared string, p *profiler.Profile) {
+	assumer, ok := t.models(f).(Assumer)
+	if !ok {
+		return "", nil
+	}
+	began, log := time.Now(), t.Logger.With().Str("function", f.Name).Logger()
+	prepared, p, err := assumer.Assume(ctx, file, f.Inference.MaxBatch, f.Inference.SLO/2)
+	switch {
+	case errors.Is(err, ErrNotAssumed) || ctx.Err() != nil:
+		return "", nil
+	case err != nil:
+		log.Debug().AnErr("why", err).Msg("the model's times cannot be assumed")
+		return "", nil
+	}
+	log.Info().Dur("took_ms", time.Since(began)).Msg("assumed the model's times from its operators' work")
+	return prepared, p
 }
 
 // find predicts the model's times. It measures them if Predict is false or if they cannot be

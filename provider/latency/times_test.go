@@ -33,6 +33,8 @@ type models struct {
 	measured atomic.Int64
 	// sketch is the factor by which a sketch is slower; 0 means that sketching fails.
 	sketch float64
+	// assumed is the factor by which assumed times are slower; 0 means that none are.
+	assumed float64
 	// slower is the factor by which a prediction is slower. The other fields are failures.
 	slower                       float64
 	hash, check, predict, failed error
@@ -74,6 +76,18 @@ func (m *models) Sketch(_ context.Context, file string, maxBatch int, until time
 	}
 	m.call("sketch")
 	p := profile(min(maxBatch, 2), until, m.sketch, false)
+	p.Provisional = true
+	return cmp.Or(m.linked, "prepared "+file), p, nil
+}
+
+func (m *models) Assume(
+	_ context.Context, file string, _ int, until time.Duration,
+) (string, *profiler.Profile, error) {
+	if m.assumed == 0 {
+		return "", nil, latency.ErrNotAssumed
+	}
+	m.call("assume")
+	p := profile(1, until, m.assumed, true)
 	p.Provisional = true
 	return cmp.Or(m.linked, "prepared "+file), p, nil
 }
@@ -308,6 +322,26 @@ func TestSketch(t *testing.T) {
 
 // A function that needs larger batches stores a profile that is enough for the others, too,
 // whether its objective is longer or shorter than theirs.
+func TestAssume(t *testing.T) {
+	f := function(400*time.Millisecond, 8)
+	for _, c := range []struct {
+		name            string
+		assumed, sketch float64
+		found, did      string
+	}{
+		{"times that meet the objective", 2, 1, "≤1 true", "[assume]"},
+		{"times that do not", 1000, 1, "≤2 false", "[assume sketch]"},
+		{"no times", 0, 1, "≤2 false", "[sketch]"},
+		{"neither", 1000, 0, "≤8 true", "[assume predict]"},
+	} {
+		r := newRig(true)
+		r.models.assumed, r.models.sketch = c.assumed, c.sketch
+		if found, did := r.find(t, f, false), r.models.did(); found != c.found || did != c.did {
+			t.Errorf("%s: %s by %s, want %s by %s", c.name, found, did, c.found, c.did)
+		}
+	}
+}
+
 func TestAProfileGoesOnAsFarAsAnybodyNeeds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(false)

@@ -336,6 +336,7 @@ func (f *FunctionMetrics) remove() {
 	}
 	m.asked.DeleteLabelValues(f.name)
 	m.misses.DeleteLabelValues(f.name)
+	m.rollouts.DeletePartialMatch(prometheus.Labels{"function": f.name})
 	m.shadows.removeFrom(f.name)
 	f.Callers.remove()
 	for reason := range f.drops {

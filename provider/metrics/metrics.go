@@ -42,7 +42,8 @@ type Metrics struct {
 	asked, misses, drops, passed, refused                   *prometheus.CounterVec
 	objective, target                                       *prometheus.GaugeVec
 	instances, parked, ratio, level, provisional, unbatched *prometheus.GaugeVec
-	variants                                                *prometheus.GaugeVec
+	variants, candidates                                    *prometheus.GaugeVec
+	rollouts                                                *prometheus.CounterVec
 	cpu, memory, gpu, cpuUsed, used                         *prometheus.GaugeVec
 	nodeCPU, nodeMemory, nodeGPU, nodes                     *prometheus.GaugeVec
 	shadows                                                 shadowVectors
@@ -78,7 +79,12 @@ func New(r prometheus.Registerer) *Metrics {
 			"Requests refused because of their caller, by reason; they do not count in requests_total.", []string{"function", "reason"}),
 		instances: gauge("instances", "Ready instances, by config: batch, millicores, share of a GPU.", []string{"function", "config"}),
 		variants:  gauge("variant_instances", "Ready instances, by variant of the model and its state: active, overloaded, interfered.", []string{"function", "variant", "state"}),
-		parked:    gauge("parked_instances", "Instances that are loaded and have given back their share of CPU and GPU.", function),
+		candidates: gauge("candidate_share_ratio",
+			"Part of the requests that a function's candidate gets in a gradual rollout.", function),
+		rollouts: counter("rollouts_total",
+			"Gradual rollouts that have ended, by outcome: promoted, or why the candidate was removed.",
+			[]string{"function", "outcome"}),
+		parked: gauge("parked_instances", "Instances that are loaded and have given back their share of CPU and GPU.", function),
 		ratio: gauge("exec_over_predicted_ratio",
 			"Measured over predicted time of batches, at the percentile that the prediction is corrected for, by config.", []string{"function", "config"}),
 		level: gauge("planned_over_measured_load_ratio",
@@ -102,7 +108,7 @@ func New(r prometheus.Registerer) *Metrics {
 	}
 	r.MustRegister(m.shadows.all()...)
 	r.MustRegister(m, m.total, m.queue, m.exec, m.cold, m.batch, m.asked, m.misses, m.objective, m.target, m.drops, m.passed, m.refused,
-		m.instances, m.variants, m.parked, m.ratio, m.level, m.provisional, m.unbatched, m.cpu, m.memory, m.gpu, m.cpuUsed, m.used, m.nodeCPU, m.nodeMemory, m.nodeGPU, m.nodes)
+		m.instances, m.variants, m.candidates, m.rollouts, m.parked, m.ratio, m.level, m.provisional, m.unbatched, m.cpu, m.memory, m.gpu, m.cpuUsed, m.used, m.nodeCPU, m.nodeMemory, m.nodeGPU, m.nodes)
 	return m
 }
 
@@ -153,6 +159,19 @@ func (m *Metrics) Remove(name string) {
 		delete(m.functions, name)
 		f.remove()
 	}
+}
+
+// SetCandidateShare records which part of a function's requests its candidate gets, 0 to 1.
+func (m *Metrics) SetCandidateShare(function string, share float64) {
+	m.candidates.WithLabelValues(function).Set(share)
+}
+
+// HideCandidateShare removes this number when there is no candidate any more.
+func (m *Metrics) HideCandidateShare(function string) { m.candidates.DeleteLabelValues(function) }
+
+// CountRolloutEnd counts a gradual rollout that has ended.
+func (m *Metrics) CountRolloutEnd(function, outcome string) {
+	m.rollouts.WithLabelValues(function, outcome).Inc()
 }
 
 // SetNodesWanted records how many nodes of a kind there should be.

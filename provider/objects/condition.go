@@ -25,6 +25,15 @@ type outcome struct {
 	Reason, Why string
 }
 
+// acceptedReason returns the reason of an object's condition Accepted, "" if that is not about the present spec.
+func acceptedReason(f *v1alpha1.Function) string {
+	c := meta.FindStatusCondition(f.Status.Conditions, v1alpha1.ConditionAccepted)
+	if c == nil || c.ObservedGeneration != f.Generation {
+		return ""
+	}
+	return c.Reason
+}
+
 // statusOf returns the new status of a function's object. served says that some
 // deployment of the function runs, or would with the next request. Conditions keep the
 // time of their last change.

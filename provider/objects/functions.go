@@ -104,7 +104,7 @@ func (s *Objects) put(ctx context.Context, before *v1alpha1.Function, f store.Fu
 	if carried, same := carriedBy(before, f); same {
 		return s.merge(ctx, before, managerLeader, stamp(f.Revision, hash(f), f.UpdatedAt, carried), nil)
 	}
-	if c := meta.FindStatusCondition(before.Status.Conditions, v1alpha1.ConditionAccepted); c != nil && c.Reason == reasonRolledBack {
+	if acceptedReason(before) == reasonRolledBack {
 		return s.replace(ctx, before, f) // The object's own spec has been tried.
 	}
 	return nil, web.Refuse(http.StatusConflict, "another client changed function %s meanwhile", f.Deployment.Service)

@@ -57,13 +57,17 @@ func replicas(stated *int64, minimum, maximum uint64) uint64 {
 }
 
 // accepted returns the deployment accepted last, from the status of the function's
-// object. It returns false if the status has none, or one that is not valid any more.
+// object, with the number of instances that the object has now: that belongs to no deployment. It
+// returns false if the status has none, or one that is not valid any more.
 func (s *Objects) accepted(f *v1alpha1.Function) (store.Function, bool) {
 	was := f.Status.Deployed
 	if was == nil {
 		return store.Function{}, false
 	}
 	old := v1alpha1.Function{ObjectMeta: f.ObjectMeta, Spec: was.Spec.FunctionSpec}
+	if checkReplicas(f.Spec.Replicas) == nil {
+		old.Spec.Replicas = f.Spec.Replicas
+	}
 	old.Annotations = map[string]string{
 		v1alpha1.RevisionAnnotation: strconv.FormatUint(was.Revision, 10),
 		v1alpha1.DeployedAnnotation: f.Annotations[v1alpha1.DeployedAnnotation],

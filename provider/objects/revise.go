@@ -119,6 +119,9 @@ func (w *watcher) rollsOut(ctx context.Context, key string, f *v1alpha1.Function
 	case err != nil:
 		o.Reason, o.Why, again = "Refused", err.Error(), true // It may be accepted later.
 	}
+	if o.Reason == reasonRollingOut || o.Reason == reasonRolledBack {
+		again = scaleAccepted(ctx, w, f)
+	}
 	w.setOutcome(key, o)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -129,6 +132,20 @@ func (w *watcher) rollsOut(ctx context.Context, key string, f *v1alpha1.Function
 		delete(w.rolling, key)
 	}
 	return again
+}
+
+// scaleAccepted gives the deployment accepted last, which serves while the object's spec is rolled out gradually, the number
+// of instances that the object has.
+func scaleAccepted(ctx context.Context, w *watcher, f *v1alpha1.Function) (again bool) {
+	was, ok := w.accepted(f)
+	if !ok || was.Revision != w.revisionOf(f) {
+		return false // Another replica has deployed one since, which the watch brings.
+	}
+	err := w.Target.Adopt(ctx, was)
+	if err != nil && ctx.Err() == nil {
+		w.log.Warn().Str("function", f.Name+"."+f.Namespace).Err(err).Msg("the function was not scaled; it is tried again")
+	}
+	return err != nil
 }
 
 // takeBack ends the rollout of an earlier spec of an object that has another one by now, which is not rolled out. A rollout

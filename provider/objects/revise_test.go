@@ -1,9 +1,12 @@
 package objects
 
 import (
+	"context"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/rs/zerolog"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
@@ -90,5 +93,45 @@ func TestRevisionsOfKubectlAreKept(t *testing.T) {
 	}
 	if len(w.unkept) > 0 {
 		t.Errorf("%v is not kept", w.unkept)
+	}
+}
+
+// adopts is a target that notes how many instances it adopts.
+type adopts struct{ replicas []uint64 }
+
+func (a *adopts) Adopt(_ context.Context, r store.Function) error {
+	a.replicas = append(a.replicas, r.Replicas)
+	return nil
+}
+
+func (*adopts) Forget(context.Context, string, string) error { return nil }
+
+// The number of instances that kubectl scale writes holds for the present revision while another one is rolled out.
+func TestScaledWhileRollingOut(t *testing.T) {
+	target := &adopts{}
+	w := &watcher{
+		Objects:  &Objects{now: time.Now, log: zerolog.Nop()},
+		Watching: Watching{Target: target},
+		outcomes: map[string]outcome{}, rolling: map[string]bool{},
+	}
+	f := object(func(f *v1alpha1.Function) {
+		f.Annotations[v1alpha1.RevisionAnnotation] = "7"
+		f.Status.Deployed = &v1alpha1.Deployed{Revision: 7, Spec: v1alpha1.DeployedSpec{FunctionSpec: f.Spec}}
+		f.Spec.Image, f.Spec.Replicas, f.Generation = "i:2", of(3), 4
+	})
+	if again := w.rollsOut(t.Context(), "k", f, store.Function{Revision: 7}, nil); again || !w.rolling["k"] {
+		t.Errorf("it is tried again: %v", again)
+	}
+	f.Annotations[v1alpha1.RevisionAnnotation] = "8" // Another replica has deployed it.
+	w.rollsOut(t.Context(), "k", f, store.Function{Revision: 8}, nil)
+	if !slices.Equal(target.replicas, []uint64{3}) {
+		t.Errorf("adopted are %v", target.replicas)
+	}
+	f.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAccepted, Reason: reasonRolledBack, ObservedGeneration: 3}}
+	if got := acceptedReason(f); got != "" {
+		t.Errorf("the condition of an earlier spec counts: %s", got)
+	}
+	if f.Generation = 3; acceptedReason(f) != reasonRolledBack {
+		t.Error("the condition of the present spec does not count")
 	}
 }

@@ -220,7 +220,9 @@ func (w *watcher) sync(ctx context.Context, key string) (again bool) {
 		w.setOutcome(key, outcome{Generation: f.Generation, Reason: "Invalid", Why: err.Error()})
 		return false
 	case !stamped(f, r):
-		return false // The leader gives it a revision, and the watch brings it again.
+		// The leader gives it a revision, and the watch brings it again.
+		reason := acceptedReason(f)
+		return (reason == reasonRollingOut || reason == reasonRolledBack) && scaleAccepted(ctx, w, f)
 	}
 	if w.Leading() && takeBack(ctx, w, key, f, r.Revision) != nil {
 		return true

@@ -43,7 +43,10 @@ type shared struct {
 	once bool
 }
 
-var _ provider.PatientDispatcher = (*shared)(nil)
+var (
+	_ provider.PatientDispatcher = (*shared)(nil)
+	_ provider.LoadDispatcher    = (*shared)(nil)
+)
 
 // Invoke implements [provider.Dispatcher].
 func (s *shared) Invoke(ctx context.Context, req *frame.Request) (*frame.Response, error) {
@@ -84,6 +87,13 @@ func (s *shared) InvokePatiently(ctx context.Context, req *frame.Request, patien
 		}
 	}
 	return invoke(ctx, s.Dispatcher, req, patience)
+}
+
+// CountElsewhere implements [provider.LoadDispatcher]: the leader adds up what all replicas count.
+func (s *shared) CountElsewhere() {
+	if d, ok := s.Dispatcher.(provider.LoadDispatcher); ok {
+		d.CountElsewhere()
+	}
 }
 
 // invoke runs a request on a dispatcher of this replica.

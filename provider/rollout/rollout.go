@@ -142,10 +142,27 @@ const (
 	RollBack
 )
 
-// Action is a decision. Why is its reason, or what a rollout waits for: a clause without a final period.
+// Cause is what kind of reason a candidate is removed for.
+type Cause string
+
+// The causes of removals.
+const (
+	// Failures: more of its requests failed.
+	Failures Cause = "failures"
+	// Misses: more of its requests missed the objective.
+	Misses Cause = "misses"
+	// Differences: its answers to mirrored requests differ.
+	Differences Cause = "differences"
+	// NoInstance: it has no instance that answers.
+	NoInstance Cause = "no_instance"
+)
+
+// Action is a decision. Why is its reason, or what a rollout waits for: a clause without a final period. Cause is that of
+// a removal.
 type Action struct {
-	Kind Kind
-	Why  string
+	Kind  Kind
+	Why   string
+	Cause Cause
 }
 
 // Begin returns the state of a rollout that begins.
@@ -174,19 +191,19 @@ func (s State) Share(p Plan) int {
 // Decide says what to do now.
 func (s State) Decide(p Plan, seen Seen, now time.Time) (State, Action) {
 	if s.Phase == Promoting {
-		return s, Action{Hold, "the new revision takes the place of the present one"}
+		return s, Action{Kind: Hold, Why: "the new revision takes the place of the present one"}
 	}
 	s.count(seen, now)
-	if why := s.condemn(p, seen, now); why != "" {
-		return s, Action{RollBack, why}
+	if cause, why := s.condemn(p, seen, now); why != "" {
+		return s, Action{Kind: RollBack, Why: why, Cause: cause}
 	}
 	switch s.Phase {
 	case Starting:
 		if !seen.Ready {
-			return s, Action{Hold, fmt.Sprintf("waiting for its first instance since %s, at most %s", rounded(now.Sub(s.Began)), p.Patience)}
+			return s, Action{Kind: Hold, Why: fmt.Sprintf("waiting for its first instance since %s, at most %s", rounded(now.Sub(s.Began)), p.Patience)}
 		}
 		s.enter(Proving, 0, seen, now)
-		return s, Action{Advance, "its first instance is ready, so it gets one request at a time"}
+		return s, Action{Kind: Advance, Why: "its first instance is ready, so it gets one request at a time"}
 	case Proving:
 		return s.prove(p, seen, now)
 	}
@@ -208,33 +225,33 @@ func (s *State) count(seen Seen, now time.Time) {
 }
 
 // condemn returns why the candidate must go, "" if nothing is against it.
-func (s *State) condemn(p Plan, seen Seen, now time.Time) string {
+func (s *State) condemn(p Plan, seen Seen, now time.Time) (cause Cause, why string) {
 	if s.Phase == Starting {
-		return s.neverReady(p, seen, now)
+		return NoInstance, s.neverReady(p, seen, now)
 	}
 	if why := s.down(seen, now); why != "" {
-		return why
+		return NoInstance, why
 	}
 	a := p.alpha()
 	got := seen.Candidate.since(s.from.Candidate)
 	if s.windows >= minWindows {
 		// The present revision's evidence is from the whole rollout: there are few requests in a short phase.
 		if worse(got.Failed, got.Answered, seen.Stable.Failed, seen.Stable.Answered, a) {
-			return fmt.Sprintf("%d of its %d requests failed, of the present revision's %d of %d",
+			return Failures, fmt.Sprintf("%d of its %d requests failed, of the present revision's %d of %d",
 				got.Failed, got.Answered, seen.Stable.Failed, seen.Stable.Answered)
 		}
 		if worse(got.Missed, got.Answered, seen.Stable.Missed, seen.Stable.Answered, a) {
-			return fmt.Sprintf("%d of its %d requests missed the objective, of the present revision's %d of %d",
+			return Misses, fmt.Sprintf("%d of its %d requests missed the objective, of the present revision's %d of %d",
 				got.Missed, got.Answered, seen.Stable.Missed, seen.Stable.Answered)
 		}
 	}
 	if p.Mirror > 0 {
 		if low, _ := Interval(seen.Different, seen.Compared, a); low > p.MaxDifferent {
-			return fmt.Sprintf("%d of its %d answers to mirrored requests differ from those of the present revision, and %s may",
+			return Differences, fmt.Sprintf("%d of its %d answers to mirrored requests differ from those of the present revision, and %s may",
 				seen.Different, seen.Compared, percent(p.MaxDifferent))
 		}
 	}
-	return ""
+	return "", ""
 }
 
 // down returns why a candidate that had a ready instance must go because it has none, "" if it may have one again. One
@@ -284,29 +301,29 @@ func (s *State) neverReady(p Plan, seen Seen, now time.Time) string {
 func (s State) prove(p Plan, seen Seen, now time.Time) (State, Action) {
 	got := seen.Candidate.since(s.from.Candidate)
 	if got.Answered < provingRequests || now.Sub(s.Since) < provingTime {
-		return s, Action{Hold, fmt.Sprintf("it has answered %d requests, one at a time; it needs %d", got.Answered, provingRequests)}
+		return s, Action{Kind: Hold, Why: fmt.Sprintf("it has answered %d requests, one at a time; it needs %d", got.Answered, provingRequests)}
 	}
 	if part(got.Missed, got.Answered) > part(seen.Stable.Missed, seen.Stable.Answered)+provingSlack {
-		return s, Action{Hold, fmt.Sprintf("%d of its first %d requests missed the objective, so it still gets one at a time", got.Missed, got.Answered)}
+		return s, Action{Kind: Hold, Why: fmt.Sprintf("%d of its first %d requests missed the objective, so it still gets one at a time", got.Missed, got.Answered)}
 	}
 	s.enter(Sharing, 0, seen, now)
 	if len(p.Steps) == 0 {
-		return s, Action{Advance, "it has answered its first requests, and now gets those that ask for it"}
+		return s, Action{Kind: Advance, Why: "it has answered its first requests, and now gets those that ask for it"}
 	}
-	return s, Action{Advance, fmt.Sprintf("it has answered its first requests, and now gets %d %% of them", p.Steps[0])}
+	return s, Action{Kind: Advance, Why: fmt.Sprintf("it has answered its first requests, and now gets %d %% of them", p.Steps[0])}
 }
 
 // share ends a step once the candidate is known to be no worse.
 func (s State) share(p Plan, seen Seen, now time.Time) (State, Action) {
 	if len(p.Steps) == 0 {
-		return s, Action{Hold, "it gets the requests that ask for it, until you promote or abort it"}
+		return s, Action{Kind: Hold, Why: "it gets the requests that ask for it, until you promote or abort it"}
 	}
 	got, present := seen.Candidate.since(s.from.Candidate), seen.Stable.since(s.from.Stable)
 	figures := fmt.Sprintf("at %d %%, %s of its %d requests were in time and %s failed; of the present revision's %d, %s and %s",
 		p.Steps[s.Step], percent(1-part(got.Missed, got.Answered)), got.Answered, percent(part(got.Failed, got.Answered)),
 		present.Answered, percent(1-part(present.Missed, present.Answered)), percent(part(present.Failed, present.Answered)))
 	if got.Answered == 0 {
-		return s, Action{Hold, fmt.Sprintf("no request came to it at %d %%", p.Steps[s.Step])}
+		return s, Action{Kind: Hold, Why: fmt.Sprintf("no request came to it at %d %%", p.Steps[s.Step])}
 	}
 	a := p.alpha()
 	if p.Steps[s.Step] == 100 { // Nothing is left to compare with but the steps before.
@@ -314,17 +331,17 @@ func (s State) share(p Plan, seen Seen, now time.Time) (State, Action) {
 	}
 	if !noWorse(got.Missed, got.Answered, present.Missed, present.Answered, p.Margin, a) ||
 		!noWorse(got.Failed, got.Answered, present.Failed, present.Answered, p.Margin, a) {
-		return s, Action{Hold, figures + fmt.Sprintf("; that is too little to say that it is no worse by more than %s", percent(p.Margin))}
+		return s, Action{Kind: Hold, Why: figures + fmt.Sprintf("; that is too little to say that it is no worse by more than %s", percent(p.Margin))}
 	}
 	if p.Mirror > 0 && (seen.Compared < minCompared || part(seen.Different, seen.Compared) > p.MaxDifferent) {
-		return s, Action{Hold, fmt.Sprintf("%s; %d answers were compared and %d differ", figures, seen.Compared, seen.Different)}
+		return s, Action{Kind: Hold, Why: fmt.Sprintf("%s; %d answers were compared and %d differ", figures, seen.Compared, seen.Different)}
 	}
 	if s.Step+1 < len(p.Steps) {
 		s.enter(Sharing, s.Step+1, seen, now)
-		return s, Action{Advance, fmt.Sprintf("%s; it now gets %d %%", figures, p.Steps[s.Step])}
+		return s, Action{Kind: Advance, Why: fmt.Sprintf("%s; it now gets %d %%", figures, p.Steps[s.Step])}
 	}
 	s.enter(Promoting, s.Step, seen, now)
-	return s, Action{Promote, figures}
+	return s, Action{Kind: Promote, Why: figures}
 }
 
 // Promote returns the state of a rollout that a user promotes.

@@ -44,6 +44,13 @@ func (t *target) InvokePatiently(ctx context.Context, req *frame.Request, patien
 	return t.Dispatcher.Invoke(ctx, req)
 }
 
+// CountElsewhere implements [provider.LoadDispatcher].
+func (t *target) CountElsewhere() {
+	if d, ok := t.Dispatcher.(provider.LoadDispatcher); ok {
+		d.CountElsewhere()
+	}
+}
+
 // forwarding is the target of an ordinary function.
 type forwarding struct {
 	*target

@@ -27,6 +27,9 @@ type ModelPlan struct {
 	// Profiles and Secrets are the function's, as in [Settings].
 	Profiles []Profile
 	Secrets  map[string]corev1.SecretType
+	// StartingCPU is the CPU in millicores that it asks for and may use until a resize gives it that of its config; 0 for
+	// that from the beginning.
+	StartingCPU int
 	// Args are the arguments of the image's program.
 	Args []string
 	// Share is its share of a GPU; nil for none. Claim is the name of the ResourceClaim by which
@@ -71,7 +74,7 @@ func Model(p ModelPlan) (*corev1.Pod, error) {
 		addCopies(&pod.Spec, p)
 	}
 	if p.Content != "" {
-		addContent(&pod.Spec, p.Content)
+		addContent(&pod.Spec, p)
 	}
 	addPair(pod, p.Spec)
 	if p.Certificate {
@@ -90,7 +93,7 @@ func Model(p ModelPlan) (*corev1.Pod, error) {
 }
 
 func skeleton(p ModelPlan, name string) corev1.PodSpec {
-	requests, limits := amounts(p.Spec)
+	requests, limits := amounts(p)
 	grace := int64(max(1, (p.Grace+time.Second-1)/time.Second))
 	if p.Grace <= 0 {
 		grace = corev1.DefaultTerminationGracePeriodSeconds
@@ -165,8 +168,12 @@ func metadata(p ModelPlan, name, namespace string) (metav1.ObjectMeta, error) {
 }
 
 // amounts converts what an instance holds and may use to Kubernetes' quantities.
-func amounts(spec cluster.InstanceSpec) (requests, limits corev1.ResourceList) {
-	quota := Quota{spec.Config.CPU, spec.Config.Quota()}.Requirements()
+func amounts(p ModelPlan) (requests, limits corev1.ResourceList) {
+	spec, has := p.Spec, Quota{p.Spec.Config.CPU, p.Spec.Config.Quota()}
+	if p.StartingCPU > 0 {
+		has = Quota{p.StartingCPU, p.StartingCPU}
+	}
+	quota := has.Requirements()
 	if requests, limits = quota.Requests, quota.Limits; spec.Config.Memory > 0 {
 		memory := *resource.NewQuantity(spec.Config.Memory, resource.BinarySI)
 		requests[corev1.ResourceMemory], limits[corev1.ResourceMemory] = memory, memory

@@ -35,6 +35,26 @@ func TestContent(t *testing.T) {
 	if p := c.LivenessProbe; p.PeriodSeconds*p.FailureThreshold <= 120 {
 		t.Errorf("it is killed while it loads: %+v", p)
 	}
+	// A node's pods share the content, and none of them can change it.
+	mounts := func(p ModelPlan) (all []corev1.VolumeMount) {
+		pod, err := Model(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range pod.Spec.Containers[0].VolumeMounts {
+			if m.MountPath == nodeModelPath {
+				all = append(all, m)
+			}
+		}
+		return all
+	}
+	if got := mounts(p); len(got) != 0 {
+		t.Errorf("without copies: %v", got)
+	}
+	p.Copies = "claim"
+	if got := mounts(p); len(got) != 1 || !got[0].ReadOnly || got[0].SubPath != "model.the-content" {
+		t.Errorf("with copies: %v", got)
+	}
 	pod, err = Model(plan())
 	if err != nil || slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == contentVolume }) {
 		t.Errorf("a pod whose image has the model: %v, %v", pod.Spec.Volumes, err)

@@ -1,5 +1,6 @@
 """Ray Serve's deployment for an ONNX model: bytes are the inputs' one after the other, JSON
-has an array for each input. Each setting has a batch queue and a path of its own."""
+has an array for each input, gRPC the Open Inference Protocol's messages. Each setting has a
+batch queue, and a path or a model of its own."""
 
 import json
 import os
@@ -11,6 +12,7 @@ import ray
 from ray import serve
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
+from tritonclient.grpc import service_pb2
 
 with open(os.environ["FAAS_INFER_PEER"]) as f:
     peer = json.load(f)
@@ -54,11 +56,23 @@ class Onnx:
         outputs = await run(items)
         return Response(b"".join(o.tobytes() for o in outputs), media_type="application/octet-stream")
 
+    async def ModelInfer(self, request):
+        items = [np.frombuffer(raw, t).reshape(s) for raw, (_, t, s) in zip(request.raw_input_contents, self.inputs)]
+        outputs = await self.ways[request.model_name](items)
+        answer = service_pb2.ModelInferResponse(model_name=request.model_name)
+        for name, o in zip(self.outputs, outputs):
+            answer.outputs.add(name=name, datatype="FP32", shape=o.shape)
+            answer.raw_output_contents.append(o.tobytes())
+        return answer
+
 
 if __name__ == "__main__":
     ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level="warning",
              object_store_memory=100 << 20, _temp_dir=peer["dir"] + "/r")
-    serve.start(http_options={"host": "127.0.0.1", "port": peer["port"]}, logging_config={"enable_access_log": False})
+    serve.start(http_options={"host": "127.0.0.1", "port": peer["port"]},
+                grpc_options={"port": peer["grpc_port"], "grpc_servicer_functions": [
+                    "tritonclient.grpc.service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server"]},
+                logging_config={"enable_access_log": False})
     serve.run(Onnx.bind(peer), name="peer", route_prefix="/")
     signal.sigwait({signal.SIGTERM, signal.SIGINT})
     serve.shutdown()

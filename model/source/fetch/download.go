@@ -3,7 +3,6 @@ package fetch
 import (
 	"context"
 	"crypto/md5"
-	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -14,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/source/origin"
 )
 
@@ -26,18 +26,18 @@ const (
 	block, depth = 1 << 20, 4
 )
 
-// download brings an object into a file, verifies it and returns its SHA-256. It goes on with what an earlier attempt
+// download brings an object into a file, verifies it and returns its hash. It goes on with what an earlier attempt
 // has left there.
 func (c *Cache) download(ctx context.Context, o *origin.Object, part string, b *budget,
-	p *Progress) (sum string, err error) {
+	p *Progress) (h *model.Hasher, err error) {
 	f, err := os.OpenFile(part, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
-		return "", roomError(err)
+		return nil, roomError(err)
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	t := &transfer{cache: c, object: o, file: f, note: part + ".json", budget: b, shown: p}
 	if err := t.begin(); err != nil {
-		return "", roomError(err)
+		return nil, roomError(err)
 	}
 	defer func() {
 		if err != nil && t.here != t.kept {
@@ -56,20 +56,20 @@ func (c *Cache) download(ctx context.Context, o *origin.Object, part string, b *
 		}
 		failures++
 		if ctx.Err() != nil {
-			return "", ctx.Err()
+			return nil, ctx.Err()
 		}
 		if stop := new(origin.Fatal); errors.As(err, stop) || failures == maxAttempts {
-			return "", err
+			return nil, err
 		}
 		if t.here-before >= block {
 			continue // A connection that carried much needs no pause before the next.
 		}
 		if err := origin.Wait(ctx, pause); err != nil {
-			return "", err
+			return nil, err
 		}
 		pause = min(2*pause, maxPause)
 	}
-	sum = hex.EncodeToString(t.sha.Sum(nil))
+	sum := t.sha.Sum()
 	wrong := error(nil)
 	switch {
 	case o.Sum != "" && o.Sum != sum:
@@ -79,9 +79,9 @@ func (c *Cache) download(ctx context.Context, o *origin.Object, part string, b *
 		wrong = errors.New("the content that arrived has another MD5 than the server's ETag says; deploy again")
 	}
 	if wrong != nil {
-		return "", errors.Join(wrong, t.again())
+		return nil, errors.Join(wrong, t.again())
 	}
-	return sum, nil
+	return t.sha, nil
 }
 
 // transfer is a download of one object.
@@ -93,8 +93,9 @@ type transfer struct {
 	note string
 	// here is the number of bytes in the file, which sha and md5 have hashed; md5 is nil if nobody knows what it
 	// must be.
-	here     int64
-	sha, md5 hash.Hash
+	here int64
+	sha  *model.Hasher
+	md5  hash.Hash
 	// kept is how many bytes were noted last.
 	kept   int64
 	budget *budget
@@ -158,7 +159,7 @@ func (t *transfer) begin() error {
 
 // reset forgets the hashes.
 func (t *transfer) reset() {
-	t.here, t.sha, t.md5 = 0, sha256.New(), nil
+	t.here, t.sha, t.md5 = 0, model.NewHasher(), nil
 	if t.object.Sum == "" && t.object.MD5 != "" {
 		t.md5 = md5.New()
 	}

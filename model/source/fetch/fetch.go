@@ -22,6 +22,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/filelock"
 	"github.com/faas-infer/faas-infer/filelock/workdir"
+	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/source"
 	"github.com/faas-infer/faas-infer/model/source/origin"
 )
@@ -44,6 +45,9 @@ type Options struct {
 	// InUse lists the names of the entries that must stay, however full the cache is, and of those that go only when no
 	// unused one is left, in the order in which they go; nil for none.
 	InUse func() (needed, spare []string)
+	// Hashed gets the [model.ContentHash] of an ONNX file that was downloaded into an entry, so that nobody has to
+	// read it again; nil for nobody.
+	Hashed func(file, hash string)
 }
 
 // Cache keeps models by their content. Its methods may be called concurrently, and processes may share its directory.
@@ -276,23 +280,27 @@ func (c *Cache) install(ctx context.Context, u source.URI, found *origin.Finding
 	}
 	defer func() { err = errors.Join(err, work.Remove()) }()
 	var sums []string
+	hashes := map[*origin.Object]*model.Hasher{}
 	b := &budget{options: c.options}
 	for _, o := range found.Objects {
-		sum, err := c.download(ctx, o, partOf(parts, o), b, p)
+		h, err := c.download(ctx, o, partOf(parts, o), b, p)
 		if err != nil {
 			return Entry{}, named(o.Name, err)
 		}
-		sums = append(sums, layout(o, sum))
+		sums, hashes[o] = append(sums, layout(o, h.Sum())), h
 	}
 	if found.Size() < 0 {
 		if err := c.makeRoom(sizeBelow(parts), parts); err != nil {
 			return Entry{}, err
 		}
 	}
+	placed := map[string]*model.Hasher{}
 	for _, o := range found.Objects { // After all: what is moved cannot be continued.
-		if err := c.options.place(o, partOf(parts, o), work.Path, b); err != nil {
+		name, err := c.options.place(o, partOf(parts, o), work.Path, b)
+		if err != nil {
 			return Entry{}, named(o.Name, roomError(err))
 		}
+		placed[name] = hashes[o]
 	}
 	if all := sizeBelow(work.Path); all > c.options.MaxBytes {
 		return Entry{}, c.options.tooLarge(all)
@@ -310,7 +318,21 @@ func (c *Cache) install(ctx context.Context, u source.URI, found *origin.Finding
 		return Entry{}, fmt.Errorf("it was removed from the cache of models, %s, while it was put there; "+
 			"deploy again", c.store.Dir)
 	}
+	c.options.tell(e, placed)
 	return e, nil
+}
+
+// tell passes on the hashes of an entry's ONNX files, by their names.
+func (o Options) tell(e Entry, placed map[string]*model.Hasher) {
+	for name, h := range placed {
+		file := filepath.Join(e.Dir, filepath.FromSlash(name))
+		if o.Hashed == nil || path.Ext(name) != ".onnx" || !h.Whole() {
+			continue
+		}
+		if _, err := os.Stat(file); err == nil { // Otherwise a folder around it is gone.
+			o.Hashed(file, h.Sum())
+		}
+	}
 }
 
 // partOf is where an object's bytes are until all are there.

@@ -15,6 +15,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -111,7 +112,10 @@ func TestOneDownload(t *testing.T) {
 		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(now))
 	}))
 	defer s.Close()
-	c := open(t, nil)
+	var hashed []string
+	c := open(t, func(o *fetch.Options) {
+		o.Hashed = func(file, hash string) { hashed = append(hashed, file+" "+hash) }
+	})
 	uri := s.URL + "/model.onnx"
 	var all sync.WaitGroup
 	for range 20 {
@@ -138,6 +142,10 @@ func TestOneDownload(t *testing.T) {
 	}
 	hasModel(t, changed, random(2<<20))
 	hasModel(t, first, content)
+	want := []string{first.Dir + "/model.onnx " + sumOf(content), changed.Dir + "/model.onnx " + sumOf(random(2<<20))}
+	if !slices.Equal(hashed, slices.Insert(want, 1, want[0])) { // By its hash, then by its tag.
+		t.Errorf("hashes %v, want %v", hashed, want)
+	}
 }
 
 // breaking serves content and breaks each connection after so many bytes.
@@ -392,7 +400,14 @@ func TestArchives(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := open(t, func(o *fetch.Options) { o.Sources = sources })
+	c := open(t, func(o *fetch.Options) {
+		o.Sources = sources
+		o.Hashed = func(file, _ string) {
+			if !strings.Contains(file, "net.onnx") || filepath.Ext(file) != ".onnx" {
+				t.Errorf("a hash of %s, which is no downloaded model", file)
+			}
+		}
+	})
 	for name, archive := range map[string][]byte{"m.zip": zipped.Bytes(), "m.tar.gz": tarred.Bytes()} {
 		if err := os.WriteFile(filepath.Join(dir, name), archive, 0o644); err != nil {
 			t.Fatal(err)

@@ -20,16 +20,17 @@ import (
 	"github.com/faas-infer/faas-infer/model/source/origin"
 )
 
-// place moves a downloaded file, or the content of an archive, into a bundle's directory.
-func (c Options) place(o *origin.Object, part, dir string, b *budget) error {
-	name := o.Name
+// place moves a downloaded file, or the content of an archive, into a bundle's directory. It returns the file's name
+// there, "" for an archive.
+func (c Options) place(o *origin.Object, part, dir string, b *budget) (name string, err error) {
+	name = o.Name
 	if o.Name == "" || o.Packed {
 		kind, err := archiveKind(part, o.Original, o.Packed)
 		if err != nil {
-			return err
+			return "", err
 		}
 		if kind != "" {
-			return c.unpack(kind, part, dir, b)
+			return "", c.unpack(kind, part, dir, b)
 		}
 		name = "model.onnx"
 		if path.Ext(o.Original) == kerasEnd {
@@ -38,12 +39,12 @@ func (c Options) place(o *origin.Object, part, dir string, b *budget) error {
 	}
 	to := filepath.Join(dir, filepath.FromSlash(name))
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
-		return err
+		return "", err
 	}
 	if err := os.Rename(part, to); err != nil {
-		return err
+		return "", err
 	}
-	return os.Chmod(to, 0o644)
+	return name, os.Chmod(to, 0o644)
 }
 
 // archiveKind says what kind of archive a file is: "zip", "tar" or "gzip", a compressed tar; "" for a model.

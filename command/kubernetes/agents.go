@@ -1,0 +1,201 @@
+package kubernetes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
+
+	clientset "k8s.io/client-go/kubernetes"
+
+	"github.com/faas-infer/faas-infer/instance/copies"
+	"github.com/faas-infer/faas-infer/model/content"
+)
+
+const (
+	// agentsNamespace has the agents of the option copies, and agentsSelector selects their pods.
+	agentsNamespace = "faas-infer-copies"
+	agentsSelector  = "app.kubernetes.io/name=faas-infer-copies"
+	// agentPort is the port at which they take models.
+	agentPort = 8080
+	// agentDial bounds the connection to an agent, and agentAnswer its answer once it has what was sent.
+	agentDial, agentAnswer = 2 * time.Second, time.Minute
+	// agentTries is how often in a row an agent is sent a content that does not arrive, and agentPause the time
+	// between two tries.
+	agentTries, agentPause = 3, time.Second
+	// agentAway is how long an agent that could not be reached is left alone.
+	agentAway = 30 * time.Second
+)
+
+// errNoAgent says that a node has no agent that takes models now.
+var errNoAgent = errors.New("the node has no agent that takes models")
+
+// errNotHere says that a content is not on this machine, and that no instance needs it.
+var errNotHere = errors.New("the model is not in the provider's cache")
+
+// spot is a content in a namespace of a node.
+type spot struct{ node, namespace, content string }
+
+// agents sends contents to the nodes' agents. All that want one at the same spot wait for one sending.
+type agents struct {
+	// source finds a content on this machine, for a function.
+	source func(ctx context.Context, name, function string) (content.Source, error)
+	// here reports whether it needs no download.
+	here func(name, function string) bool
+	// life ends the sendings, and begin begins each.
+	life   context.Context
+	begin  func(func())
+	client *http.Client
+
+	mu        sync.Mutex
+	addresses map[string]string
+	sendings  map[spot]*sending
+	away      map[string]time.Time
+}
+
+// sending is a content on its way to a node, or to an instance.
+type sending struct {
+	sent, of atomic.Int64
+	done     chan struct{}
+	err      error
+}
+
+func newAgents(
+	life context.Context, begin func(func()), here func(name, function string) bool,
+	source func(context.Context, string, string) (content.Source, error),
+) *agents {
+	dialer := &net.Dialer{Timeout: agentDial}
+	return &agents{
+		source: source, here: here, life: life, begin: begin,
+		client: &http.Client{Transport: &http.Transport{
+			DisableKeepAlives:     true,
+			DialContext:           dialer.DialContext,
+			ResponseHeaderTimeout: agentAnswer,
+			WriteBufferSize:       1 << 16,
+		}},
+		addresses: map[string]string{},
+		sendings:  map[spot]*sending{},
+		away:      map[string]time.Time{},
+	}
+}
+
+// follow follows the agents' pods until ctx ends.
+func (a *agents) follow(ctx context.Context, client clientset.Interface) {
+	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(agentsNamespace),
+		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = agentsSelector }))
+	informer := factory.Core().V1().Pods().Informer()
+	_, _ = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{ // It fails only for a stopped informer.
+		AddFunc:    func(o any) { a.see(o, false) },
+		UpdateFunc: func(_, o any) { a.see(o, false) },
+		DeleteFunc: func(o any) {
+			if gone, is := o.(cache.DeletedFinalStateUnknown); is {
+				o = gone.Obj
+			}
+			a.see(o, true)
+		},
+	})
+	factory.Start(ctx.Done())
+	<-ctx.Done()
+	factory.Shutdown()
+}
+
+// see takes in the state of an agent's pod.
+func (a *agents) see(object any, deleted bool) {
+	pod, is := object.(*corev1.Pod)
+	if !is || pod.Spec.NodeName == "" {
+		return
+	}
+	address := ""
+	if pod.Status.PodIP != "" {
+		address = "http://" + net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(agentPort))
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch runs := pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil && !deleted; {
+	case runs && address != "" && a.addresses[pod.Spec.NodeName] != address:
+		a.addresses[pod.Spec.NodeName] = address
+		delete(a.away, pod.Spec.NodeName)
+	case !runs && a.addresses[pod.Spec.NodeName] == address:
+		delete(a.addresses, pod.Spec.NodeName)
+	}
+}
+
+// at returns the address of a node's agent, "" if it has none that may be reached.
+func (a *agents) at(node string) string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if time.Since(a.away[node]) < agentAway {
+		return ""
+	}
+	return a.addresses[node]
+}
+
+// send begins to bring a content to a node, for a function, or joins the sending that is under way. Ahead of instances it
+// downloads nothing: the sending ends with errNotHere.
+func (a *agents) send(at spot, function string, ahead bool) (*sending, error) {
+	address := a.at(at.node)
+	if address == "" {
+		return nil, fmt.Errorf("%s: %w", at.node, errNoAgent)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s := a.sendings[at]
+	if s == nil {
+		s = &sending{done: make(chan struct{})}
+		a.sendings[at] = s
+		a.begin(func() {
+			s.err = a.bring(at, function, address+copies.ModelPath(at.namespace, at.content), ahead, s)
+			a.mu.Lock()
+			delete(a.sendings, at)
+			a.mu.Unlock()
+			close(s.done)
+		})
+	}
+	return s, nil
+}
+
+// bring brings a content to an agent. It tries again when a connection breaks.
+func (a *agents) bring(at spot, function, to string, ahead bool, s *sending) error {
+	state, err := content.Ask(a.life, a.client, to)
+	if err != nil {
+		a.mu.Lock()
+		a.away[at.node] = time.Now()
+		a.mu.Unlock()
+		return err
+	}
+	if state.Needs == content.NeedsNothing {
+		return nil
+	}
+	if ahead && !a.here(at.content, function) {
+		return errNotHere
+	}
+	from, err := a.source(a.life, at.content, function)
+	if err != nil {
+		return err
+	}
+	s.of.Store(from.Index.Bytes())
+	for n := 1; ; n++ {
+		if state, err := content.Ask(a.life, a.client, to); err == nil {
+			s.sent.Store(state.From)
+		}
+		err := content.Send(a.life, a.client, to, from, func(n int64) { s.sent.Add(n) })
+		if err == nil || n == agentTries || a.life.Err() != nil || errors.Is(err, content.ErrRefused) {
+			return err
+		}
+		select {
+		case <-time.After(agentPause):
+		case <-a.life.Done():
+			return a.life.Err()
+		}
+	}
+}
