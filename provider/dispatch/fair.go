@@ -61,7 +61,14 @@ func fair(d *Dispatcher, now time.Time, c *call) bool {
 	}
 	for _, calls := range waiting {
 		if o := calls[0].owner; o == nil || o != c.owner {
-			shorten(d, now, calls, allowance(rate, full, calls[0].objective, functions))
+			for _, x := range excess(calls, allowance(rate, full, calls[0].objective, functions)) {
+				if d.policy.Cancel(now, x.id) {
+					d.waiting.take(x.id)
+					d.options.Recorder.AddDrop(metrics.QueueFull)
+					d.refused.Add(1)
+					x.answer(signal{err: ErrQueueFull})
+				}
+			}
 		}
 	}
 	return own < allowance(rate, full, c.objective, functions)
@@ -99,19 +106,11 @@ func byOwner(waiting map[batching.RequestID]*call) map[*frame.Owner][]*call {
 	return all
 }
 
-// shorten refuses the newest of a function's waiting calls beyond the allowance.
-func shorten(d *Dispatcher, now time.Time, calls []*call, allowed int) {
+// excess returns the newest of a function's waiting calls beyond the allowance.
+func excess(calls []*call, allowed int) []*call {
 	if len(calls) <= allowed {
-		return
+		return nil
 	}
 	slices.SortFunc(calls, func(a, b *call) int { return cmp.Compare(a.id, b.id) })
-	for _, c := range calls[allowed:] {
-		if !d.policy.Cancel(now, c.id) {
-			continue
-		}
-		d.waiting.take(c.id)
-		d.options.Recorder.AddDrop(metrics.QueueFull)
-		d.refused.Add(1)
-		c.answer(signal{err: ErrQueueFull})
-	}
+	return calls[allowed:]
 }
