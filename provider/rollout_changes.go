@@ -192,14 +192,17 @@ func (s *rollouts) rollBack(ctx context.Context, r *running, cause rollout.Cause
 	r.doomed, r.cause, r.why = why, cause, "it must be removed, because "+why
 	r.mu.Unlock()
 	// The end is noted first: a store that has the deployment from kubectl must not begin to roll it out again.
-	if _, missing := s.find(r.of); missing == nil {
+	_, missing := s.find(r.of)
+	if missing == nil {
 		s.revisions.noteEnd(r.of, next.Function, false, why)
 	}
 	err := s.removeCandidate(context.WithoutCancel(ctx), r)
 	if s.ofFunction(r.of.full()) == r {
 		return err // It is still there.
 	}
-	s.metrics.CountRolloutEnd(r.of.full(), string(cause))
+	if missing == nil { // The metrics of a function that is gone went with it.
+		s.metrics.CountRolloutEnd(r.of.full(), string(cause))
+	}
 	s.decided(r.of, r.revision, "rolled back revision %d (image %s): %s", r.revision, next.Deployment.Image, why)
 	return err
 }

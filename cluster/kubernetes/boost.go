@@ -26,7 +26,8 @@ func startingShare(b *Backend, spec cluster.InstanceSpec, namespace string) int 
 			return 0
 		}
 	}
-	if b.offer(b.fleet.nodes[spec.Node]).Free.CPU < startingCPU-spec.Config.CPU {
+	node := b.fleet.nodes[spec.Node]
+	if node == nil || b.offer(node).Free.CPU < startingCPU-spec.Config.CPU { // It may have just gone.
 		return 0
 	}
 	return startingCPU

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -99,6 +100,45 @@ func TestSend(t *testing.T) {
 	if err != nil || again.Find() == "" {
 		t.Errorf("it is not found: %v", err)
 	}
+}
+
+// A transfer that was broken off needs room only for what is missing.
+func TestRoomForTheRest(t *testing.T) {
+	s, dir := model(t), t.TempDir()
+	r, err := NewReceiver(dir, s.Index.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const here = 1_000_000
+	part := filepath.Join(r.part(), "onnx", "model.onnx")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(part), 0o755), os.WriteFile(part, bytes.Repeat([]byte("weights"), 400_000)[:here], 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.present(&s.Index); got != here {
+		t.Errorf("%d bytes are here, not %d", got, here)
+	}
+}
+
+// A write on a full disk may write a part and fail. It is done again in its place.
+func TestWritesGoToTheirPlace(t *testing.T) {
+	s, dir := model(t), t.TempDir()
+	w := wait(t, dir, s.Index.Name())
+	for w.State().Needs != NeedsIndex {
+		runtime.Gosched()
+	}
+	if err := w.putIndex(bytes.NewReader(s.Index.text())); err != nil {
+		t.Fatal(err)
+	}
+	w.mu.Lock()
+	_, err := w.file.WriteString("na") // It is not counted.
+	w.mu.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Send(t.Context(), client, w.server.URL, s, func(int64) {}); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, <-w.dir, s)
 }
 
 // Two processes share a directory: one receives, and the other has it, too. After the first one's death the second

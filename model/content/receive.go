@@ -277,12 +277,23 @@ func (r *Receiver) putIndex(body io.Reader) error {
 		return nil
 	}
 	if r.Room != nil {
-		if err := r.Room(i.Bytes()); err != nil {
+		if err := r.Room(i.Bytes() - r.present(&i)); err != nil {
 			return err
 		}
 	}
 	r.index = &i
 	return r.openNext()
+}
+
+// present is the number of bytes of an index's files that are here from before.
+func (r *Receiver) present(i *Index) (bytes int64) {
+	for _, f := range i.Files {
+		info, err := os.Lstat(filepath.Join(r.part(), filepath.FromSlash(f.Path)))
+		if err == nil {
+			bytes += min(info.Size(), f.Size)
+		}
+	}
+	return bytes
 }
 
 // openNext goes on to the first file that is not whole, and publishes the content after the last one. The lock is held.
@@ -335,7 +346,11 @@ func (r *Receiver) again() error {
 // verify closes the present file if it is what the index says, and otherwise begins it again. The lock is held.
 func (r *Receiver) verify() error {
 	f := r.index.Files[r.at]
-	if hex.EncodeToString(r.sha.Sum(nil)) == f.Sum {
+	info, err := r.file.Stat()
+	if err != nil {
+		return err
+	}
+	if hex.EncodeToString(r.sha.Sum(nil)) == f.Sum && info.Size() == f.Size {
 		err := r.file.Close()
 		r.file = nil
 		return err
@@ -352,6 +367,9 @@ func (r *Receiver) publish() error {
 	}
 	if err := removeOthers(r.part(), r.index); err != nil {
 		return err
+	}
+	if r.present(r.index) < r.index.Bytes() { // Somebody has removed files that had arrived.
+		return fmt.Errorf("files that had arrived are gone from %s", r.part())
 	}
 	if err := os.WriteFile(r.mark(), boot, 0o644); err != nil {
 		return err
@@ -411,7 +429,8 @@ func (r *Receiver) write(bytes []byte) error {
 	for len(bytes) > 0 && r.at < len(r.index.Files) && r.file != nil {
 		f := r.index.Files[r.at]
 		n := min(int64(len(bytes)), f.Size-r.got)
-		if _, err := r.file.Write(bytes[:n]); err != nil {
+		// At its place: a write that failed on a full disk may have written a part.
+		if _, err := r.file.WriteAt(bytes[:n], r.got); err != nil {
 			return fmt.Errorf("write the model below %s: %w", r.dir, err)
 		}
 		r.sha.Write(bytes[:n])

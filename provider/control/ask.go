@@ -93,6 +93,9 @@ func (c *classifier) ask(req *frame.Request, classes *variant.Classes) (variant.
 	if err != nil {
 		return r, err
 	}
+	if req.Owner != nil && r.Model == req.Owner.Name { // It names the function, or is tried again.
+		r.Model = ""
+	}
 	c.rename(req)
 	switch name, rest := modelInPath(req.Path); {
 	case name == "" || name == c.service:
@@ -113,13 +116,15 @@ func (c *classifier) ask(req *frame.Request, classes *variant.Classes) (variant.
 // rename puts the name that the instances know into the path of a request to one of several functions that
 // share them. The name of that function goes into the header.
 func (c *classifier) rename(req *frame.Request) {
-	if req.Owner == nil || len(req.Header[modelHeader]) > 0 {
+	if req.Owner == nil {
 		return
 	}
 	if name, rest := modelInPath(req.Path); name == req.Owner.Name {
 		req.Path = req.Path[:len("/v2/models/")] + c.service + rest
 	}
-	req.Header = called(req.Header, req.Owner.Name)
+	if len(req.Header[modelHeader]) == 0 {
+		req.Header = called(req.Header, req.Owner.Name)
+	}
 }
 
 // called returns the headers of a request with the name by which its answer calls the model.

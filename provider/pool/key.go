@@ -10,6 +10,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -55,7 +56,7 @@ func KeyOf(f *provider.Function, a Artefact, policy string) (key, why string) {
 	text, err := json.Marshal(struct {
 		Share, Namespace string
 		Artefact         Artefact
-		Settings         string
+		Settings         []string
 		EnvProcess       string
 		EnvVars          map[string]string
 		Constraints      []string
@@ -99,13 +100,21 @@ func apart(f *provider.Function, in *annotation.Inference, a Artefact, share str
 	return ""
 }
 
-// settings is a text that is equal for functions whose instances are planned, started and batched alike. It leaves
-// out what each member keeps: objective, number of instances without load, and who may call.
-func settings(in annotation.Inference) string {
+// settings is equal for functions whose instances are planned, started and batched alike. It leaves out what each member
+// keeps: objective, number of instances without load, and who may call. It lists only what a deployment sets, by name: a
+// later version with more settings must find the pools again that this one has started.
+func settings(in annotation.Inference) (set []string) {
 	in.SLO, in.Shortest, in.MinReplicas, in.Share = 0, 0, 0, ""
 	in.Access, in.Rate = "", access.Rate{}
 	in.Model, in.Source, in.Canary, in.PercentileStated = "", "", annotation.Canary{}, false
-	return fmt.Sprintf("%+v", in)
+	v := reflect.ValueOf(in)
+	for i := range v.NumField() {
+		if field := v.Field(i); !field.IsZero() {
+			set = append(set, fmt.Sprintf("%s=%+v", v.Type().Field(i).Name, field))
+		}
+	}
+	slices.Sort(set)
+	return set
 }
 
 // name returns the full name of a key's pool, its service and its namespace. No user's function has that

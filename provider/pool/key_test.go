@@ -89,6 +89,14 @@ func TestWhyNotShared(t *testing.T) {
 	}
 }
 
+// A provider of the next version must find the pools of this one, which are named by their keys.
+func TestKeysStayWhatTheyAre(t *testing.T) {
+	const want = "b83051a7ce4e757b"
+	if key, _ := KeyOf(deployed(t, "a", "n", map[string]string{annotation.InferMaxBatch: "8"}), whole, batching.SharedName); key != want {
+		t.Errorf("the key is %s, not %s as before: instances that run would be started anew", key, want)
+	}
+}
+
 // A pool keeps the objective of the member with the shortest, in whatever order they come.
 func TestAPoolKeepsEveryObjective(t *testing.T) {
 	a, b := deployed(t, "a", "n", map[string]string{annotation.SLOLatency: "2s"}), deployed(t, "b", "n", map[string]string{annotation.ScaleMin: "3"})

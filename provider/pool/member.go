@@ -22,7 +22,9 @@ type member struct {
 	function atomic.Pointer[provider.Function]
 	to       provider.PatientDispatcher
 	gone     atomic.Bool
-	use      use
+	// zero: it was scaled to zero, and no request has come since.
+	zero atomic.Bool
+	use  use
 }
 
 var _ provider.PatientDispatcher = (*member)(nil)
@@ -42,6 +44,9 @@ func (m *member) invoke(req *frame.Request, run func() (*frame.Response, error))
 	if m.gone.Load() {
 		m.metrics.AddDrop(metrics.Closed)
 		return nil, dispatch.ErrClosed
+	}
+	if m.zero.Load() {
+		m.zero.Store(false)
 	}
 	f := m.function.Load()
 	if req.Objective == 0 {

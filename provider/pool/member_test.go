@@ -72,3 +72,14 @@ func TestReasonsOfRefusals(t *testing.T) {
 		}
 	}
 }
+
+// A member that was scaled to zero is so until its next request.
+func TestAMemberScaledToZero(t *testing.T) {
+	f := deployed(t, "a", "n", nil)
+	m := &member{metrics: metrics.New(prometheus.NewRegistry()).Function(f.Name), to: &lastRequest{}}
+	m.function.Store(f)
+	m.zero.Store(true)
+	if _, err := m.Invoke(t.Context(), &frame.Request{}); err != nil || m.zero.Load() {
+		t.Errorf("after a request it is still scaled to zero: %v", err)
+	}
+}

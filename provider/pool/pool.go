@@ -171,7 +171,8 @@ func (p *Pool) Remove(ctx context.Context, name string) error {
 	return nil
 }
 
-// Scale sets the number of instances that a member wants without load. The pool has the largest of its members'.
+// Scale sets the number of instances that a member wants without load. The pool has the largest of its members'. It
+// stops its instances only once all members were scaled to zero since their last request.
 func (p *Pool) Scale(name string, replicas uint64) error {
 	p.changing.Lock()
 	defer p.changing.Unlock()
@@ -184,14 +185,24 @@ func (p *Pool) Scale(name string, replicas uint64) error {
 	scaled := *f
 	scaled.Replicas = replicas
 	p.functions[name] = &scaled
-	next := *p.deployed
-	next.Replicas = 0
-	for _, m := range p.functions {
-		next.Replicas = max(next.Replicas, m.Replicas)
+	if m := p.members[name]; m != nil {
+		m.zero.Store(replicas == 0)
 	}
+	most, resting := uint64(0), true
+	for n, f := range p.functions {
+		most = max(most, f.Replicas)
+		m := p.members[n]
+		resting = resting && m != nil && m.zero.Load()
+	}
+	if most == 0 && !resting {
+		p.mu.Unlock()
+		return p.redeploy(context.Background())
+	}
+	next := *p.deployed
+	next.Replicas = most
 	p.deployed = &next
 	p.mu.Unlock()
-	return p.pools.controller.Scale(next.Name, next.Replicas)
+	return p.pools.controller.Scale(next.Name, most)
 }
 
 // Restoring implements [provider.Controller]. The controller of the pool is told of all functions at once.
