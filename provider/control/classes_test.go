@@ -429,3 +429,22 @@ func TestVariantInThePath(t *testing.T) {
 		t.Errorf("the only variant: model %q, path %s, %v", r.Model, only.Path, err)
 	}
 }
+
+// A request to one of several functions that share instances asks for the model by its function's name, also when it
+// comes again with the headers that the first try has changed.
+func TestAskOfAFunctionThatShares(t *testing.T) {
+	c := &classifier{service: "shared-1"}
+	classes := variant.NewClasses(variant.Query{Latency: time.Second})
+	headers := http.Header{}
+	for range 2 {
+		req := &frame.Request{Path: "/v2/models/a/infer", Header: headers, Owner: &frame.Owner{Name: "a"}}
+		r, err := c.ask(req, classes)
+		if err != nil || r.Model != "" || req.Path != "/v2/models/shared-1/infer" || req.Header.Get(modelHeader) != "a" {
+			t.Errorf("asks %+v, %v, by %s with %v", r, err, req.Path, req.Header)
+		}
+	}
+	req := &frame.Request{Path: "/v2/models/a/infer", Header: http.Header{modelHeader: {"digits"}}, Owner: &frame.Owner{Name: "a"}}
+	if r, err := c.ask(req, classes); err != nil || r.Model != "digits" || req.Path != "/v2/models/shared-1/infer" {
+		t.Errorf("with a model's name in the header it asks %+v, %v, by %s", r, err, req.Path)
+	}
+}
