@@ -34,7 +34,7 @@ const (
 	modelsPath = "/models/"
 	// maxArrivals bounds how many contents arrive at a time.
 	maxArrivals = 4
-	// arrivalIdle is how long a content may get no bytes until it is given up. What has arrived of it stays.
+	// arrivalIdle is how long a content may get no bytes until it is given up. The part that has arrived stays.
 	arrivalIdle = time.Minute
 	// beginPatience is how long a new arrival may take until it takes bytes.
 	beginPatience = time.Second

@@ -1,8 +1,8 @@
 // Package dispatch drives a batching policy: it takes requests from the invoke
 // route, sends whole batches to instances and gives every member its own answer.
 // The policy decides which requests form a batch, and when; the dispatcher neither
-// starts nor stops instances. One [Dispatcher] serves one function; functions share
-// no lock. Begin with [Dispatcher.InvokePatiently], then batch.go.
+// starts nor stops instances. One [Dispatcher] serves one function, or those of one
+// pool; other functions share no lock. Begin with [Dispatcher.InvokePatiently], then batch.go.
 //
 // The dispatcher has no goroutine of its own while its instances answer. A batch is formed
 // in the goroutine of an arrival, a finished batch or a timer. That goroutine leads the
