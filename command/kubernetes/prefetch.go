@@ -123,12 +123,13 @@ func (a *ahead) next(wanted []spot, now time.Time) (out []spot) {
 	return out
 }
 
-// waits says for each function which nodes do not take its model ahead of instances, and why.
-func (a *ahead) waits(wanted []wantedModel) map[string]string {
+// waits says for each function which of the chosen nodes do not take its model ahead of instances, and why.
+func (a *ahead) waits(wanted []wantedModel, spots []spot) map[string]string {
 	said := map[string][]string{}
-	for at, f := range a.failures {
-		if errors.Is(f.why, errNotHere) {
-			continue // It is sent once an instance needs it.
+	for _, at := range spots {
+		f := a.failures[at]
+		if f.why == nil || errors.Is(f.why, errNotHere) {
+			continue // It is there, or sent once an instance needs it.
 		}
 		for _, w := range wanted {
 			if w.namespace == at.namespace && w.content == at.content && (w.nodes == nil || slices.Contains(w.nodes, at.node)) {
@@ -196,7 +197,7 @@ func (u *uris) prefetch(ctx context.Context) {
 		now := time.Now()
 		wanted := u.wanted(now)
 		spots, functions := spotsOf(wanted, nodes, func(at spot) int { return known.rank(at, now) })
-		u.agents.setWaits(known.waits(wanted))
+		u.agents.setWaits(known.waits(wanted, spots))
 		for _, at := range known.next(spots, now) {
 			u.platform.watching.Go(func() {
 				s, err := u.agents.send(at, functions[at], true)

@@ -83,9 +83,15 @@ func TestSpotsStay(t *testing.T) {
 	choose("n7n5n4n3")
 	load(600)
 	choose("n0n7n5n4")
-	if said := known.waits(wanted)["f.fn"]; !strings.Contains(said, "on node n1 until 01:47:10: no room; on node n2") {
-		t.Errorf("it says %q", said)
+	say := func(want string, spots ...spot) {
+		t.Helper()
+		said := known.waits(wanted, spots)["f.fn"]
+		if !strings.Contains(said, want) || want == "" && said != "" {
+			t.Errorf("it says %q, want %q", said, want)
+		}
 	}
+	say("", spot{"n0", "fn", "a"})
+	say("on node n1 until 01:47:10: no room; on node n2", spot{"n0", "fn", "a"}, spot{"n2", "fn", "a"}, spot{"n1", "fn", "a"})
 }
 
 // Few contents are sent ahead at a time. One that was sent is confirmed now and then, and one that failed waits longer
