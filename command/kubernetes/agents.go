@@ -75,8 +75,9 @@ type sending struct {
 	err   error
 }
 
+// newAgents returns the agents, which are shown the key in a file, if there is one.
 func newAgents(
-	life context.Context, begin func(func()), here func(name, function string) bool,
+	life context.Context, keyFile string, begin func(func()), here func(name, function string) bool,
 	source func(context.Context, string, string) (content.Source, error),
 ) *agents {
 	dialer := &net.Dialer{Timeout: agentDial}
@@ -88,21 +89,30 @@ func newAgents(
 	}
 	return &agents{
 		source: source, here: here, life: life, begin: begin,
-		client:    &http.Client{Transport: transport},
-		ahead:     &http.Client{Transport: sendingAhead{transport}},
+		client:    &http.Client{Transport: toAgent{transport, keyFile, false}},
+		ahead:     &http.Client{Transport: toAgent{transport, keyFile, true}},
 		addresses: map[string]string{},
 		sendings:  map[spot]*sending{},
 		away:      map[string]time.Time{},
 	}
 }
 
-// sendingAhead says in each request that no instance waits for the content.
-type sendingAhead struct{ http.RoundTripper }
+// toAgent shows the agents' key, and says in each request whether an instance waits for the content.
+type toAgent struct {
+	http.RoundTripper
+	keyFile string
+	ahead   bool
+}
 
 // RoundTrip implements [http.RoundTripper].
-func (s sendingAhead) RoundTrip(q *http.Request) (*http.Response, error) {
+func (s toAgent) RoundTrip(q *http.Request) (*http.Response, error) {
 	q = q.Clone(q.Context())
-	copies.Ahead(q.Header)
+	if s.ahead {
+		copies.Ahead(q.Header)
+	}
+	if err := copies.ShowKey(q.Header, s.keyFile); err != nil {
+		return nil, fmt.Errorf("--copies-key: %w", err)
+	}
 	return s.RoundTripper.RoundTrip(q)
 }
 

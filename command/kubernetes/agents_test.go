@@ -56,7 +56,7 @@ func newNode(t *testing.T) *aNode {
 		models.ServeHTTP(w, r)
 	}))
 	var work sync.WaitGroup
-	n.agents = newAgents(life, work.Go, func(string, string) bool { return n.here }, func(context.Context, string, string) (content.Source, error) {
+	n.agents = newAgents(life, "", work.Go, func(string, string) bool { return n.here }, func(context.Context, string, string) (content.Source, error) {
 		n.sends.Add(1)
 		return n.source, nil
 	})

@@ -43,7 +43,7 @@ func (f *providerFlags) copied(namespace string) bool { return slices.Contains(f
 // NewCopiesCommand returns "faas-infer-kubernetes copies".
 func NewCopiesCommand() *cobra.Command {
 	t := &copies.Tidier{Root: "/var/lib/faas-infer/copies"}
-	every, size, listen := time.Minute, "", ""
+	every, size, listen, key := time.Minute, "", "", ""
 	c := &cobra.Command{
 		Use:   "copies NAMESPACE…",
 		Short: "Keep this node's prepared copies of models",
@@ -81,7 +81,7 @@ for anything and needs no right in the cluster.`,
 			}
 			t.Namespaces, t.Size = namespaces, limit.Value()
 			log := zerolog.New(cmd.ErrOrStderr()).With().Timestamp().Logger()
-			return keepCopies(cmd.Context(), t, every, listen, log)
+			return keepCopies(cmd.Context(), t, every, listen, key, log)
 		},
 	}
 	flags := c.Flags()
@@ -90,21 +90,30 @@ for anything and needs no right in the cluster.`,
 	flags.DurationVar(&t.Unused, "unused", time.Hour, "how long a function's copies stay after its last instance on the node")
 	flags.IntVar(&t.KeepFree, "keep-free", 10, "percentage of the disk that stays free: a model that would take of it is not taken")
 	flags.StringVar(&listen, "listen", "", "address at which the provider sends models, such as :8080 (default none: instances get them themselves)")
+	flags.StringVar(&key, "key", "", "file with the key that the provider must show to send models (provider: --copies-key); a file that does not exist is no key")
 	flags.DurationVar(&every, "every", every, "how often to look")
 	return c
 }
 
-// keepCopies keeps the node's copies, and takes models at an address if it is not "", until ctx ends.
-func keepCopies(ctx context.Context, t *copies.Tidier, every time.Duration, listen string, log zerolog.Logger) error {
+// keepCopies keeps the node's copies, and takes models at an address if it is not "", until ctx ends. Senders show the key
+// in a file, if there is one.
+func keepCopies(ctx context.Context, t *copies.Tidier, every time.Duration, listen, key string, log zerolog.Logger) error {
 	if listen == "" {
 		tidyCopies(ctx, t, every, log)
 		return nil
+	}
+	has, err := copies.HasKey(key)
+	if err != nil {
+		return fmt.Errorf("--key: %w", err)
+	}
+	if !has {
+		log.Warn().Msg("--key names no file with a key: this node takes models from everybody who reaches its agent")
 	}
 	listener, err := net.Listen("tcp", listen)
 	if err != nil {
 		return fmt.Errorf("--listen %s: %w", listen, err)
 	}
-	models := &copies.Models{Tidier: t, Log: log, Context: ctx}
+	models := &copies.Models{Tidier: t, Log: log, Context: ctx, KeyFile: key}
 	server := &http.Server{Handler: models, ReadHeaderTimeout: headTimeout, IdleTimeout: headTimeout}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()

@@ -47,6 +47,7 @@ func TestCopiesRefuses(t *testing.T) {
 	for _, c := range []struct{ arguments, want string }{
 		{"fn --size much", "--size"}, {"fn --size 0", "--size"}, {"fn --unused 0s", "--unused"}, {"fn --every -1s", "--every"},
 		{"fn --keep-free 100", "--keep-free"}, {"fn --directory /tmp --listen nowhere:x", "--listen"},
+		{"fn --directory /tmp --listen :0 --key /", "--key"},
 		{"", "no namespace"}, {"fn --directory copies", "--directory"}, {"fn ../other", `namespace "../other"`},
 	} {
 		command := NewCopiesCommand()

@@ -36,6 +36,7 @@ type providerFlags struct {
 	modelClaims                           map[string]string
 	modelImage                            string
 	plain, copies                         []string
+	copiesKey                             string
 	user                                  int64
 	placeholders                          placeholderFlags
 	instances                             instanceFlags
@@ -96,6 +97,7 @@ Functions and their pods stay when it ends.`,
 	flags.StringToStringVar(&f.modelClaims, "model-claims", nil, "claims that are mounted in the provider's pods, from which models may come by URIs pvc://CLAIM/PATH, such as models=/mnt/models")
 	flags.StringSliceVar(&f.plain, "plain-registry", nil, "registries that use plain HTTP, such as registry.local:5000")
 	flags.StringSliceVar(&f.copies, "copies", nil, "namespaces with the PersistentVolumeClaim "+copiesClaim+", by which the instances of a model on one node share one prepared copy")
+	flags.StringVar(&f.copiesKey, "copies-key", "", "file with the key that the provider shows to the nodes' agents, which have the same; a file that does not exist is no key")
 	flags.Int64Var(&f.user, "function-user", 0, "user ID of ordinary functions (default 12000; negative: the image's user)")
 	return c
 }

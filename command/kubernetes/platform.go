@@ -216,7 +216,7 @@ func (p *platform) openControllers(opening context.Context) (command.Controller,
 		return nil, err
 	}
 	if len(f.copies) > 0 && f.modelImage != "" && certificate == nil { // Agents speak no TLS.
-		byURI.agents = newAgents(p.ctx, p.watching.Go, byURI.isHere, byURI.source)
+		byURI.agents = newAgents(p.ctx, f.copiesKey, p.watching.Go, byURI.isHere, byURI.source)
 	}
 	if err := p.openGroup(opening); err != nil {
 		return nil, err

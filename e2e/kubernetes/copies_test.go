@@ -19,6 +19,17 @@ import (
 // copiedModel returns the model of the test: one of the zoo's, by default one with 98 MiB of weights.
 func copiedModel() string { return cmp.Or(os.Getenv("FAAS_INFER_E2E_MODEL"), "resnet-50") }
 
+// keyOfAgents is what senders of models show to the agents, and secretOfAgents has it.
+const (
+	keyOfAgents    = "only-the-provider-knows"
+	secretOfAgents = `apiVersion: v1
+kind: Secret
+metadata: {name: faas-infer-copies, namespace: faas-infer-copies}
+stringData: {key: ` + keyOfAgents + `}
+---
+`
+)
+
 // foreignClaim is a claim in another namespace to the volume of the functions' copies.
 const foreignClaim = `apiVersion: v1
 kind: Namespace
@@ -114,7 +125,7 @@ func (f *fixture) shareCopies(t *testing.T, zoo, image string, unused time.Durat
 		t.Fatal(err)
 	}
 	f.kubectl(t, strings.NewReplacer("/var/lib/faas-infer/copies", root, "image: faas-infer/provider", "image: "+f.RegistryHost()+"/faas-infer/provider:latest",
-		"--size=20Gi", "--size=20Gi, --every=1s, --keep-free=1, --unused="+unused.String()).Replace(string(text)), "apply", "-f", "-")
+		"apiVersion: apps/v1\n", secretOfAgents+"apiVersion: apps/v1\n", "--size=20Gi", "--size=20Gi, --every=1s, --keep-free=1, --unused="+unused.String()).Replace(string(text)), "apply", "-f", "-")
 	f.kubectl(t, "", "-n", "faas-infer-copies", "rollout", "status", "daemonset/faas-infer-copies", "--timeout=2m")
 	return root
 }

@@ -110,7 +110,16 @@ func TestModelByURI(t *testing.T) {
 	}
 	f.kubectl(t, "", "-n", "openfaas-fn", "delete", "function", "alone")
 	f.killProvider()
-	arguments = append(arguments, "--copies", "openfaas-fn")
+	agent := f.kubectl(t, "", "-n", "faas-infer-copies", "get", "pods", "-o", "jsonpath={.items[0].status.podIP}")
+	_, err := get(t.Context(), http.MethodGet, "http://"+agent+":8080/models/openfaas-fn/"+server.sum+"/_/content", "")
+	if err == nil || !strings.Contains(err.Error(), "401") {
+		t.Errorf("the agent answers who does not show its key: %v", err)
+	}
+	key := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(key, []byte(keyOfAgents+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	arguments = append(arguments, "--copies", "openfaas-fn", "--copies-key", key)
 	url = f.provider(t, "uri", arguments...)
 
 	// The node has the model before the first pod is there.

@@ -1,6 +1,7 @@
 package copies
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -47,6 +48,9 @@ const (
 	// aheadHeader says that no instance waits for what is sent. Such a content evicts nothing that was used lately.
 	aheadHeader = "X-Faas-Infer-Ahead"
 )
+
+// errIdle says that nothing was sent for arrivalIdle.
+var errIdle = fmt.Errorf("nobody has sent anything for %v", arrivalIdle)
 
 // Ahead marks the requests of a sender that sends ahead of instances. The agent keeps what was used within twice
 // [ConfirmAfter] from its content. Otherwise contents that do not fit together would take turns.
@@ -95,6 +99,8 @@ type Models struct {
 	Log    zerolog.Logger
 	// Context ends what arrives.
 	Context context.Context
+	// KeyFile has the key that senders show; "" or a missing file for none. See [ShowKey].
+	KeyFile string
 
 	// mu is held for moments only, and not while files are read.
 	mu sync.Mutex
@@ -106,8 +112,8 @@ type Models struct {
 // arrival is a content on its way.
 type arrival struct {
 	receiver *content.Receiver
-	// cancel ends it.
-	cancel context.CancelFunc
+	// cancel ends it, for a reason.
+	cancel context.CancelCauseFunc
 	// seen is when the sender asked last.
 	seen time.Time
 	// use counts the requests that are being served.
@@ -125,6 +131,11 @@ type lookup struct {
 // ServeHTTP answers the sender of a content as a [content.Receiver] does. An arrival begins with its index: whoever only
 // asks takes no place from those that send.
 func (m *Models) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	if known, err := shows(q, m.KeyFile); !known {
+		m.Log.Warn().Err(err).Str("from", q.RemoteAddr).Msg("refuses a sender of models that does not show the key")
+		http.Error(w, "show the key of this node's agent", http.StatusUnauthorized)
+		return
+	}
 	rest, _ := strings.CutPrefix(q.URL.Path, modelsPath)
 	namespace, rest, _ := strings.Cut(rest, "/")
 	name, below, _ := strings.Cut(rest, "/")
@@ -221,33 +232,23 @@ func (m *Models) find(at, name string) bool {
 
 // begin begins the arrival of a content, or joins it.
 func (m *Models) begin(at, name string) (*arrival, error) {
-	if a := m.join(at); a != nil {
-		return a, nil
-	}
 	receiver, err := content.NewReceiver(filepath.Join(m.Tidier.Root, at), name)
 	if err != nil {
 		return nil, err
 	}
-	life, cancel := context.WithCancel(m.Context)
+	life, cancel := context.WithCancelCause(m.Context)
 	a := &arrival{receiver: receiver, cancel: cancel, seen: time.Now(), use: 1}
 	receiver.Room = func(bytes int64) error {
 		err := m.Tidier.makeRoom(at, bytes, a.ahead.Load())
 		if err != nil {
-			cancel() // It leaves its place to others.
+			cancel(err) // It leaves its place to others.
 		}
 		return err
 	}
-	m.mu.Lock()
-	if len(m.arriving) >= maxArrivals || m.arriving[at] != nil {
-		m.mu.Unlock()
-		cancel()
-		return nil, fmt.Errorf("this or %d other models arrive already", maxArrivals)
+	if present, err := m.enter(a, at); present != a {
+		cancel(nil)
+		return present, err
 	}
-	if m.arriving == nil {
-		m.arriving = map[string]*arrival{}
-	}
-	m.arriving[at] = a
-	m.mu.Unlock()
 	ctx, enough := context.WithTimeout(life, beginPatience)
 	defer enough()
 	held, err := m.Tidier.receive(ctx, at)
@@ -263,9 +264,28 @@ func (m *Models) begin(at, name string) (*arrival, error) {
 	return a, nil
 }
 
+// enter takes a place for an arrival. It returns the one that has begun meanwhile if there is one, and nil if there is no
+// place.
+func (m *Models) enter(a *arrival, at string) (*arrival, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if present := m.arriving[at]; present != nil {
+		present.seen, present.use = time.Now(), present.use+1
+		return present, nil
+	}
+	if len(m.arriving) >= maxArrivals {
+		return nil, fmt.Errorf("%d models arrive already", maxArrivals)
+	}
+	if m.arriving == nil {
+		m.arriving = map[string]*arrival{}
+	}
+	m.arriving[at] = a
+	return a, nil
+}
+
 // end ends an arrival.
 func (m *Models) end(a *arrival, at string) {
-	a.cancel()
+	a.cancel(nil)
 	m.Tidier.received(at)
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -278,12 +298,13 @@ func (m *Models) wait(life context.Context, a *arrival, at string, held *os.File
 	go m.giveUpIdle(life, a)
 	began := time.Now()
 	_, err := a.receiver.Wait(life)
+	why := cmp.Or(context.Cause(life), err)
 	m.end(a, at)
 	switch {
 	case err == nil:
 		m.Log.Info().Str("directory", at).Dur("took_ms", time.Since(began)).Msg("a model is on the node")
 	case m.Context.Err() == nil:
-		m.Log.Warn().Err(err).Str("directory", at).Msg("a model has not arrived")
+		m.Log.Warn().Err(why).Str("directory", at).Msg("a model has not arrived")
 	}
 }
 
@@ -300,7 +321,7 @@ func (m *Models) giveUpIdle(life context.Context, a *arrival) {
 			idle := a.use == 0 && now.Sub(a.seen) >= arrivalIdle
 			m.mu.Unlock()
 			if idle {
-				a.cancel()
+				a.cancel(errIdle)
 				return
 			}
 		}

@@ -291,6 +291,49 @@ func TestArrivalsShareTheDisk(t *testing.T) {
 	}
 }
 
+// withKey shows the key in a file.
+type withKey string
+
+func (file withKey) RoundTrip(q *http.Request) (*http.Response, error) {
+	if err := ShowKey(q.Header, string(file)); err != nil {
+		return nil, err
+	}
+	return http.DefaultTransport.RoundTrip(q)
+}
+
+// An agent with a key serves nobody else. The key may change, and an empty file is none that everybody knows.
+func TestModelsAskForTheKey(t *testing.T) {
+	m, address := agent(t, &Tidier{Root: t.TempDir(), Unused: time.Hour, Size: 1 << 30})
+	m.KeyFile = filepath.Join(t.TempDir(), "key")
+	to := address + ModelPath("fn", strings.Repeat("a", 64))
+	ask := func(file string) error {
+		_, err := content.Ask(t.Context(), &http.Client{Transport: withKey(file)}, to)
+		return err
+	}
+	write := func(name, text string) string {
+		file := filepath.Join(filepath.Dir(m.KeyFile), name)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	if has, err := HasKey(m.KeyFile); has || err != nil || ask("") != nil {
+		t.Errorf("without a key: %v, %v", has, err)
+	}
+	for _, key := range []string{"first", "second"} {
+		write("key", key)
+		for file, knows := range map[string]bool{"": false, write("wrong", key[1:]): false, write("right", key+"\n"): true} {
+			if err := ask(file); knows != (err == nil) {
+				t.Errorf("%s shows %q: %v", key, file, err)
+			}
+		}
+	}
+	write("key", "\n")
+	if err := ask(""); err == nil {
+		t.Error("an empty key lets everybody in")
+	}
+}
+
 // asAhead sends ahead of instances.
 type asAhead struct{}
 

@@ -55,8 +55,8 @@ type State struct {
 // Need is what a receiver needs next.
 type Need string
 
-// NeedsNothing: the content is here. NeedsOther: another process on the machine receives it, or another sender brings
-// it to this one.
+// NeedsNothing: the content is here. NeedsOther: another process on the machine receives it, another sender brings it to
+// this one, or its files are being read.
 const (
 	NeedsIndex   Need = "index"
 	NeedsBytes   Need = "bytes"

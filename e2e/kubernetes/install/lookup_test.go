@@ -65,6 +65,44 @@ func TestPasswordsStay(t *testing.T) {
 	}
 }
 
+// The key of the nodes' agents is the same in both namespaces, also beside a secret of others, and stays.
+func TestKeyOfAgentsStays(t *testing.T) {
+	const namespace = "of-keys"
+	kubectl(t, "", "create", "namespace", namespace)
+	keys := func(want int) (key string) {
+		t.Helper()
+		text, err := asked(t, namespace, "copies.enabled=true")
+		if err != nil {
+			t.Fatalf("%v: %s", err, text)
+		}
+		n := 0
+		for at, object := range read(t, text[strings.Index(text, "---\n"):]) {
+			if at == "Secret "+namespace+"/faas-infer-copies" || at == "Secret faas-infer-copies/faas-infer-copies" {
+				got := object.Object["data"].(map[string]any)["key"].(string)
+				if n++; n > 1 && got != key {
+					t.Errorf("the namespaces have %q and %q", key, got)
+				}
+				key = got
+			}
+		}
+		if n != want {
+			t.Errorf("there are %d secrets, want %d", n, want)
+		}
+		return key
+	}
+	if a, b := keys(2), keys(2); len(a) < 32 || a == b {
+		t.Errorf("two installations have keys of %d, %d digits", len(a), len(b))
+	}
+	kubectl(t, "", "-n", namespace, "create", "secret", "generic", "faas-infer-copies", "--from-literal=key=b")
+	if got := keys(1); got != "Yg==" {
+		t.Errorf("beside a secret of others the agents get %q", got)
+	}
+	kubectl(t, "", "-n", namespace, "annotate", "secret", "faas-infer-copies", "meta.helm.sh/release-name=faas-infer")
+	if got := keys(2); got != "Yg==" {
+		t.Errorf("after the upgrade it is %q", got)
+	}
+}
+
 // A second release in one cluster is refused with a sentence, unless the first one is gone.
 func TestTwoReleases(t *testing.T) {
 	const namespace = "of-another"

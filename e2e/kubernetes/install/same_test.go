@@ -28,7 +28,7 @@ func TestSame(t *testing.T) {
 		{name: "plain", options: []string{"namespaces"}},
 		{name: "all but GPUs", options: without(options, "gpu"), values: []string{
 			"gateway.enabled=true", "nats.enabled=true", "prometheus.enabled=true", "dashboard.enabled=true", "builder.enabled=true",
-			"builder.base=registry.example.com/faas-infer/base:latest", "functions.allNamespaces=true", "defaultDeny=true", "functions.manageNamespaces=true", "copies.enabled=true", "nats.credentialsSecret=nats-auth",
+			"builder.base=registry.example.com/faas-infer/base:latest", "functions.allNamespaces=true", "defaultDeny=true", "functions.manageNamespaces=true", "copies.enabled=true", "copies.generateKey=false", "nats.credentialsSecret=nats-auth",
 		}},
 		{name: "GPUs", options: []string{"namespaces", "all-namespaces", "gpu"}, files: []string{"node-agent.yaml"}, values: []string{"functions.allNamespaces=true", "nodeAgent.enabled=true", "functions.podSecurity=privileged"}},
 		{name: "device plugin", options: []string{"namespaces", "gpu", "gpu-device-plugin"}, files: []string{"node-agent.yaml"}, values: []string{
