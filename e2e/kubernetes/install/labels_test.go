@@ -4,6 +4,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -133,17 +134,29 @@ func TestUpgradeKeepsSelectors(t *testing.T) {
 	}
 	was, is := pods(t, before), pods(t, after)
 	for key := range was {
-		for _, what := range [][]string{{"spec", "serviceAccountName"}, {"spec", "imagePullSecrets"}, {"spec",
-			"volumes"}} {
+		for _, what := range [][]string{{"spec", "serviceAccountName"}, {"spec", "imagePullSecrets"}} {
 			a, _, _ := metav1.NestedFieldCopy(was[key], what...)
 			b, _, _ := metav1.NestedFieldCopy(is[key], what...)
 			if !reflect.DeepEqual(a, b) {
 				t.Errorf("%s: %v was %v, is %v", key, what, a, b)
 			}
 		}
+		a, _, _ := metav1.NestedSlice(was[key], "spec", "volumes")
+		b, _, _ := metav1.NestedSlice(is[key], "spec", "volumes")
+		if b = slices.DeleteFunc(b, isOptional(a)); !reflect.DeepEqual(a, b) {
+			t.Errorf("%s: the volumes were %v, are %v", key, a, b)
+		}
 		if a, b := images(was[key]), images(is[key]); !reflect.DeepEqual(a, b) {
 			t.Errorf("%s: the images were %v, are %v", key, a, b)
 		}
+	}
+}
+
+// isOptional reports whether a volume is none of those before, and is of a secret that need not exist.
+func isOptional(before []any) func(volume any) bool {
+	return func(volume any) bool {
+		optional, _, _ := metav1.NestedBool(volume.(map[string]any), "secret", "optional")
+		return optional && !slices.ContainsFunc(before, func(b any) bool { return reflect.DeepEqual(b, volume) })
 	}
 }
 
