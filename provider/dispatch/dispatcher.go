@@ -277,7 +277,7 @@ func (d *Dispatcher) admit(c *call) ([]*batch, error) {
 	defer d.mu.Unlock()
 	d.waiting.arrive(c)
 	if d.closed {
-		d.countDrop(c, metrics.Closed)
+		c.dropped(d.options.Recorder, metrics.Closed)
 		return nil, ErrClosed
 	}
 	c.objective = cmp.Or(c.request.Objective, d.options.SLO)
@@ -287,13 +287,13 @@ func (d *Dispatcher) admit(c *call) ([]*batch, error) {
 	now := time.Now() // Not c.arrived: the policy's time must not go back.
 	c.cold = d.up.of[c.class] == 0
 	c.starting = !c.cold && d.start.covers(c.class, now, d.options.ColdWait)
-	if limit := d.options.QueueLimit; limit > 0 && waitingBeside(c, d.policy.Waiting()) >= limit || !d.makeRoom(now, c) {
-		return nil, d.crowdOut(c)
+	if limit := d.options.QueueLimit; limit > 0 && waitingBeside(c, d.policy.Waiting()) >= limit || !makeRoom(d, now, c) {
+		return nil, c.crowdOut(d)
 	}
 	if c.cold {
 		parked := d.parked.of[c.class] > 0
 		if d.problem.Refuse && !parked {
-			d.countDrop(c, metrics.NoInstance)
+			c.dropped(d.options.Recorder, metrics.NoInstance)
 			return nil, d.problem.Answer(ErrCold)
 		}
 		if parked {
@@ -369,7 +369,7 @@ func (d *Dispatcher) cancel(c *call) bool {
 		return false
 	}
 	d.waiting.take(c.id)
-	d.countDrop(c, metrics.Canceled)
+	c.dropped(d.options.Recorder, metrics.Canceled)
 	return true
 }
 
@@ -435,7 +435,7 @@ func (d *Dispatcher) reject(id batching.RequestID) {
 	if !c.excused() {
 		d.refused.Add(1)
 	}
-	d.countDrop(c, reason)
+	c.dropped(d.options.Recorder, reason)
 	c.answer(signal{err: err})
 }
 

@@ -90,7 +90,7 @@ func waitingBeside(c *call, all int) int {
 // For example the instances carry 400 requests/s in batches of 8, and two functions with an objective of 200 ms have
 // requests waiting. Together they may have 400 · 0.1 = 40 waiting. One that has 20 gets more while the other one
 // leaves room.
-func (d *Dispatcher) makeRoom(now time.Time, c *call) bool {
+func makeRoom(d *Dispatcher, now time.Time, c *call) bool {
 	if c.owner == nil || c.patient || d.up.total == 0 {
 		return true
 	}
@@ -112,46 +112,46 @@ func (d *Dispatcher) makeRoom(now time.Time, c *call) bool {
 	}
 	for owner, l := range d.waiting.lines {
 		if owner != c.owner {
-			d.trim(now, l, room, functions)
+			l.trim(d, now, room, functions)
 		}
 	}
 	return true
 }
 
 // trim refuses the newest calls of a function beyond its part, until there is room. The lock is held.
-func (d *Dispatcher) trim(now time.Time, l *ownerLine, room room, functions int) {
+func (l *ownerLine) trim(d *Dispatcher, now time.Time, room room, functions int) {
 	for l.n > room.part(l.objective(), functions) && d.waiting.prompt() >= room.within(l.objective()) {
 		x := l.newest
 		if !d.policy.Cancel(now, x.id) {
 			return
 		}
 		d.waiting.take(x.id)
-		x.answer(signal{err: d.crowdOut(x)})
+		x.answer(signal{err: x.crowdOut(d)})
 	}
 }
 
 // crowdOut counts a call that is refused because too many wait, and returns its error.
-func (d *Dispatcher) crowdOut(c *call) error {
+func (c *call) crowdOut(d *Dispatcher) error {
 	if !c.excused() {
 		d.refused.Add(1)
 	}
-	d.countDrop(c, metrics.QueueFull)
+	c.dropped(d.options.Recorder, metrics.QueueFull)
 	return ErrQueueFull
 }
 
-// countDrop counts a call that is answered without being executed, for its owner if it has one.
-func (d *Dispatcher) countDrop(c *call, reason metrics.Reason) {
+// dropped counts a call that is answered without being executed, for its owner if it has one.
+func (c *call) dropped(to Recorder, reason metrics.Reason) {
 	if c.owner == nil {
-		d.options.Recorder.AddDrop(reason)
+		to.AddDrop(reason)
 	} else if c.owner.Dropped != nil {
 		c.owner.Dropped(string(reason))
 	}
 }
 
-// observeQueue records how long a call waited for its batch, for its owner if it has one.
-func (d *Dispatcher) observeQueue(c *call, waited time.Duration) {
+// queued records how long a call waited for its batch, for its owner if it has one.
+func (c *call) queued(to Recorder, waited time.Duration) {
 	if c.owner == nil {
-		d.options.Recorder.ObserveQueue(waited, c.request.Trace)
+		to.ObserveQueue(waited, c.request.Trace)
 	} else if c.owner.Queued != nil {
 		c.owner.Queued(waited, c.request.Trace)
 	}

@@ -130,8 +130,8 @@ func (c *crowd) arrive(o *frame.Owner, objective time.Duration, edit ...func(*ca
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.makeRoom(c.now, x) {
-		c.crowdOut(x)
+	if !makeRoom(c.Dispatcher, c.now, x) {
+		x.crowdOut(c.Dispatcher)
 		return x, false
 	}
 	c.lastID++

@@ -83,7 +83,7 @@ func (f *flight) lead(own *call) (mine signal) {
 		return f.mine
 	}
 	for _, c := range f.calls {
-		f.d.observeQueue(c, max(0, f.sent.Sub(c.arrived)))
+		c.queued(f.d.options.Recorder, max(0, f.sent.Sub(c.arrived)))
 	}
 	f.rest = f.calls
 	return f.run(own)
