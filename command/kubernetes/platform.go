@@ -210,7 +210,7 @@ func (p *platform) openControllers(opening context.Context) (command.Controller,
 	p.backend, err = kubernetes.New(opening, kubernetes.Options{
 		Client: p.core, Metrics: p.metrics, Namespaces: nil, Functions: p.objects.Lookup, Profiles: p.profiles,
 		Args: f.instanceArguments, Copies: f.copiesClaim, Local: f.instances.local, Grace: instanceGrace, NodeSelector: f.nodeSelector, Certificate: certificate, Logger: b.Log,
-		Content: contentOf, Feed: byURI.feed, Dial: b.Identity.Dial,
+		Content: contentOf, Feed: byURI.feed, Dial: b.Identity.Dial, Leading: p.election.Leading,
 	})
 	if err != nil {
 		return nil, err
