@@ -181,20 +181,20 @@ func (q *queue) drop(i, n int) {
 	}
 }
 
-// remove removes the request with that ID. It is called when a client hangs up, and for the requests of
-// one size near the front, so a scan is cheap enough.
+// remove removes the request with that ID. It is called when a client hangs up, for the requests of one size near the
+// front, and for those of a function that floods, near the end. So it scans from both ends.
 func (q *queue) remove(id RequestID) bool {
-	is := func(w waiter) bool { return w.id == id }
-	before, behind := q.parts(0, q.len())
-	i := slices.IndexFunc(before, is)
-	if i < 0 {
-		if i = slices.IndexFunc(behind, is); i < 0 {
-			return false
+	for i, j := 0, q.len()-1; i <= j; i, j = i+1, j-1 {
+		if q.at(i).id == id {
+			q.drop(i, 1)
+			return true
 		}
-		i += len(before)
+		if q.at(j).id == id {
+			q.drop(j, 1)
+			return true
+		}
 	}
-	q.drop(i, 1)
-	return true
+	return false
 }
 
 // drain empties the queue into a slice of its own.

@@ -240,7 +240,7 @@ func (p *platform) openControllers(opening context.Context) (command.Controller,
 	o.MaxSaves = objects.MaxSaves
 	p.learnType(opening) // Stored corrections hold for times that were converted in the same way.
 	o.Improver, o.Cuttable = p.images, p.images.cuttable
-	o.Arriving = byURI.progress
+	o.Arriving, o.Unprepared = byURI.progress, byURI.agents.unprepared
 	o.Replica, o.Eligible, o.Dial = p.replica(), p.eligible, b.Identity.Dial
 	if p.sets, err = sets.New(opening, p.backend, sets.Options{Leads: o.Replica.Leads, Dial: b.Identity.Dial, Logger: b.Log}); err != nil {
 		return nil, err

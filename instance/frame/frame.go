@@ -117,11 +117,12 @@ type Request struct {
 type Owner struct {
 	// Name is the function's name without its namespace. Clients call the model by it.
 	Name string
-	// Queued, if not nil, gets how long a request waited for its batch, and the request's trace.
-	Queued func(d time.Duration, t *Trace)
-	// Waiting is the number of its requests that no instance has yet, Patient that of those among them
-	// that may wait for longer than their objective.
-	Waiting, Patient atomic.Int64
+	// Queued, if not nil, gets how long a request waited for its batch, and the request's trace. Dropped, if not
+	// nil, gets the reason when a request is answered without being executed. Nothing else counts these.
+	Queued  func(d time.Duration, t *Trace)
+	Dropped func(reason string)
+	// Waiting is the number of its requests that no instance has yet.
+	Waiting atomic.Int64
 }
 
 // Response is one member's answer.

@@ -62,6 +62,42 @@ func (c *checks) check(ctx context.Context, f *provider.Function, models []Model
 	return "", "", hopeless
 }
 
+// Check returns the error with which Deploy would refuse a function because of its models.
+func Check(ctx context.Context, c *Controller, f *provider.Function) error {
+	bundle, models, err := c.options.Bundles.Models(ctx, f)
+	if err != nil {
+		if err = web.BadRequest(c.checks.suggest(ctx, f, err)); bundle != "" {
+			err = concealed{err, bundle}
+		}
+		return err
+	}
+	f = knowing(c.finder, f, models)
+	if _, _, err = c.checks.check(ctx, f, models); err != nil {
+		return concealed{refused(f, c.checks.suggest(ctx, f, err)), bundle}
+	}
+	return nil
+}
+
+// Hopeless says why a function's only model is too slow for its objective, nil if it is not, or if its times are not known
+// yet. It asks what was predicted or measured, whatever the function's instances have executed.
+func Hopeless(ctx context.Context, c *Controller, f *provider.Function) error {
+	_, models, err := c.options.Bundles.Models(ctx, f)
+	if err != nil || len(models) != 1 {
+		return nil
+	}
+	f = knowing(c.finder, f, models)
+	times := models[0].Profile
+	if times == nil {
+		if _, times, err = c.finder.Kept(f, models[0].File); err != nil || times == nil {
+			return nil
+		}
+	}
+	if why := c.rules.Hopeless(f, c.rules.Promised(f, times)); why != nil {
+		return why
+	}
+	return nil
+}
+
 // tooSlow returns why neither the models nor the ways to cut them meet the objective: with the
 // fastest of all. It returns nil if one of them does.
 func (c *checks) tooSlow(f *provider.Function, models []Model) error {

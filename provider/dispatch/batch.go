@@ -85,7 +85,7 @@ func (d *Dispatcher) refuse(c *call) error {
 	if !c.excused() {
 		d.refused.Add(1)
 	}
-	d.options.Recorder.AddDrop(reason)
+	c.dropped(d.options.Recorder, reason)
 	return err
 }
 
@@ -148,7 +148,7 @@ func (d *Dispatcher) again(now time.Time, unanswered []*call, own *call, unsent,
 		case unsent && !d.closed && !now.Before(c.deadline):
 			c.answer(signal{err: d.refuse(c)})
 		case (c.retried || once) && !unsent || d.closed || !now.Before(c.deadline):
-			d.options.Recorder.AddDrop(metrics.InstanceLost)
+			c.dropped(d.options.Recorder, metrics.InstanceLost)
 			c.answer(signal{err: ErrInstanceLost})
 		default:
 			c.retried = c.retried || !unsent

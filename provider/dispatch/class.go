@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/batching"
+	"github.com/faas-infer/faas-infer/instance/frame"
 )
 
 // tally counts instances, all and by the classes that they serve.
@@ -53,7 +54,9 @@ type waiting struct {
 	stats [batching.MaxClasses]ClassStats
 	// patient is the number of calls that may wait for longer than their objective.
 	patient int
-	tight   tightest
+	// lines has the calls of each owner that may not, for owners that have some.
+	lines map[*frame.Owner]*ownerLine
+	tight tightest
 }
 
 // arrive counts a call.
@@ -69,7 +72,7 @@ func (w *waiting) add(c *call) {
 	if c.patient {
 		w.patient++
 	}
-	c.owned(1)
+	w.joinLine(c)
 }
 
 // take removes a call and returns it.
@@ -80,7 +83,7 @@ func (w *waiting) take(id batching.RequestID) *call {
 	if c.patient {
 		w.patient--
 	}
-	c.owned(-1)
+	w.leaveLine(c)
 	return c
 }
 

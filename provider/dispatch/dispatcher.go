@@ -148,11 +148,13 @@ type call struct {
 	ctx context.Context
 	// request is nil once the call has its answer: the caller then gives back the memory of
 	// the body, and the call's batch may go on for long.
-	request  *frame.Request
-	owner    *frame.Owner
-	class    uint8
-	arrived  time.Time
-	deadline time.Time
+	request *frame.Request
+	owner   *frame.Owner
+	// ahead and behind are its neighbours in its owner's line ([ownerLine]).
+	ahead, behind *call
+	class         uint8
+	arrived       time.Time
+	deadline      time.Time
 	// slo is the objective, and the patience of a patient call.
 	slo, objective time.Duration
 	// travel is the part of slo that deadline reserves for the answer's way back.
@@ -210,7 +212,7 @@ func New(o Options) *Dispatcher {
 		o.Dial = new(net.Dialer).DialContext
 	}
 	return &Dispatcher{
-		options: o, policy: o.Policy, waiting: waiting{calls: map[batching.RequestID]*call{}}, instances: map[cluster.InstanceID]*instanceState{},
+		options: o, policy: o.Policy, waiting: waiting{calls: map[batching.RequestID]*call{}, lines: map[*frame.Owner]*ownerLine{}}, instances: map[cluster.InstanceID]*instanceState{},
 		notices: probe.NewNotices(func(n notice) { o.OnSuspect(n.id, n.suspect) }), ended: make(chan struct{}),
 	}
 }
@@ -275,7 +277,7 @@ func (d *Dispatcher) admit(c *call) ([]*batch, error) {
 	defer d.mu.Unlock()
 	d.waiting.arrive(c)
 	if d.closed {
-		d.options.Recorder.AddDrop(metrics.Closed)
+		c.dropped(d.options.Recorder, metrics.Closed)
 		return nil, ErrClosed
 	}
 	c.objective = cmp.Or(c.request.Objective, d.options.SLO)
@@ -283,15 +285,15 @@ func (d *Dispatcher) admit(c *call) ([]*batch, error) {
 	c.travel = batching.Travel(c.slo)
 	c.deadline = c.arrived.Add(c.slo - c.travel)
 	now := time.Now() // Not c.arrived: the policy's time must not go back.
-	if limit := d.options.QueueLimit; limit > 0 && waitingBeside(c, d.policy.Waiting()) >= limit || !fair(d, now, c) {
-		d.options.Recorder.AddDrop(metrics.QueueFull)
-		d.refused.Add(1)
-		return nil, ErrQueueFull
+	c.cold = d.up.of[c.class] == 0
+	c.starting = !c.cold && d.start.covers(c.class, now, d.options.ColdWait)
+	if limit := d.options.QueueLimit; limit > 0 && waitingBeside(c, d.policy.Waiting()) >= limit || !makeRoom(d, now, c) {
+		return nil, c.crowdOut(d)
 	}
-	if c.cold = d.up.of[c.class] == 0; c.cold {
+	if c.cold {
 		parked := d.parked.of[c.class] > 0
 		if d.problem.Refuse && !parked {
-			d.options.Recorder.AddDrop(metrics.NoInstance)
+			c.dropped(d.options.Recorder, metrics.NoInstance)
 			return nil, d.problem.Answer(ErrCold)
 		}
 		if parked {
@@ -306,7 +308,6 @@ func (d *Dispatcher) admit(c *call) ([]*batch, error) {
 	if c.cold {
 		d.start.begin(c.class, now)
 	}
-	c.starting = !c.cold && d.start.covers(c.class, now, d.options.ColdWait)
 	if c.counted = c.cold || c.starting && !d.start.settled; c.counted {
 		d.start.unanswered.Add(1)
 	}
@@ -368,7 +369,7 @@ func (d *Dispatcher) cancel(c *call) bool {
 		return false
 	}
 	d.waiting.take(c.id)
-	d.options.Recorder.AddDrop(metrics.Canceled)
+	c.dropped(d.options.Recorder, metrics.Canceled)
 	return true
 }
 
@@ -434,7 +435,7 @@ func (d *Dispatcher) reject(id batching.RequestID) {
 	if !c.excused() {
 		d.refused.Add(1)
 	}
-	d.options.Recorder.AddDrop(reason)
+	c.dropped(d.options.Recorder, reason)
 	c.answer(signal{err: err})
 }
 

@@ -83,11 +83,7 @@ func (f *flight) lead(own *call) (mine signal) {
 		return f.mine
 	}
 	for _, c := range f.calls {
-		waited := max(0, f.sent.Sub(c.arrived))
-		f.d.options.Recorder.ObserveQueue(waited, c.request.Trace)
-		if c.owner != nil && c.owner.Queued != nil {
-			c.owner.Queued(waited, c.request.Trace)
-		}
+		c.queued(f.d.options.Recorder, max(0, f.sent.Sub(c.arrived)))
 	}
 	f.rest = f.calls
 	return f.run(own)

@@ -35,7 +35,7 @@ func (d *Dispatcher) answerWaiting(now time.Time, classes uint16, err error, rea
 	for _, id := range slices.Sorted(maps.Keys(d.waiting.calls)) {
 		if c := d.waiting.calls[id]; classes>>c.class&1 != 0 && d.policy.Cancel(now, id) {
 			d.waiting.take(id)
-			d.options.Recorder.AddDrop(reason)
+			c.dropped(d.options.Recorder, reason)
 			c.answer(signal{err: err})
 		}
 	}

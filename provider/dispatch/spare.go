@@ -45,7 +45,7 @@ func InvokeSpare(d *Dispatcher, request *frame.Request) (*frame.Response, error)
 	l.trace(l.calls, x.began, took)
 	l.landed(responses, took, time.Since(x.began))
 	r := &responses[0]
-	r.Instance, r.Variant, r.Revision = string(l.id), l.variant, l.revision
+	r.Instance, r.Variant, r.Revision, r.Used = string(l.id), l.variant, l.revision, took.time
 	return r, nil
 }
 

@@ -50,6 +50,8 @@ type Service struct {
 	Problems decisions.Problems
 
 	notice notice
+	// hidden: the function was removed. Metrics with its name are no longer its own.
+	hidden bool
 }
 
 func (s *Service) service() *Service { return s }
@@ -201,6 +203,7 @@ func (f *Fleet[I]) Unrecord() { f.recorded = false }
 
 // Hide takes the instances of a removed function out of the metrics.
 func (f *Fleet[I]) Hide() {
+	f.hidden = true
 	for config := range f.shown {
 		f.Metrics.SetInstances(config, 0)
 	}

@@ -512,6 +512,9 @@ func (k *Keeper[I]) setUsage(now map[cluster.InstanceID]cluster.Resources) {
 	for id, in := range k.instances {
 		kept := in.kept()
 		kept.Usage = now[id]
+		if kept.service.hidden {
+			continue
+		}
 		sums[kept.service.Metrics] = sums[kept.service.Metrics].Add(kept.Usage)
 	}
 	if !k.options.Replicas.Leads() {

@@ -291,6 +291,20 @@ func (f *FunctionMetrics) SetUsed(r cluster.Resources) {
 	f.set(owned{of: f.metrics.used}, float64(r.Memory))
 }
 
+// HideInstances removes what gauges say of the function's instances, which it has not any more: it shares those of
+// others. What its users see, the counters and the objective, stays.
+func (f *FunctionMetrics) HideInstances() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for g := range f.gauges {
+		if g.of != f.metrics.objective && g.of != f.metrics.target {
+			delete(f.gauges, g)
+			g.of.DeleteLabelValues(g.labels(f.name)...)
+		}
+	}
+	f.metrics.shadows.removeFrom(f.name)
+}
+
 // set writes a gauge, unless the function was removed. A controller that still stops its
 // instances must not bring the function's labels back.
 func (f *FunctionMetrics) set(g owned, value float64) {

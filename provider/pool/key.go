@@ -30,6 +30,8 @@ type Artefact struct {
 	Content string
 	// Secrets changes when a secret that instances get is replaced.
 	Secrets string
+	// apart is why the model's files cannot be shared, "" if they can.
+	apart string
 }
 
 // prefix begins the names of pools.
@@ -82,6 +84,8 @@ func asks(f *provider.Function) bool {
 // apart says why a function that asks to share cannot, "" if it can.
 func apart(f *provider.Function, in *annotation.Inference, a Artefact, share string) string {
 	switch {
+	case a.apart != "":
+		return a.apart
 	case a.Models != 1:
 		return fmt.Sprintf("its model has %d variants, and only functions of one model share instances", a.Models)
 	case in.Variants != "" || in.Auto || in.Accuracy > 0:

@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -101,7 +102,7 @@ func TestKeysStayWhatTheyAre(t *testing.T) {
 func TestAPoolKeepsEveryObjective(t *testing.T) {
 	a, b := deployed(t, "a", "n", map[string]string{annotation.SLOLatency: "2s"}), deployed(t, "b", "n", map[string]string{annotation.ScaleMin: "3"})
 	b.Replicas, b.Revision = 3, 7
-	p := together("k", map[string]*provider.Function{a.Name: a, b.Name: b})
+	p := together("k", map[string]*provider.Function{a.Name: a, b.Name: b}, nil)
 	if p.Inference.SLO != 200*time.Millisecond || p.Inference.Shortest != 200*time.Millisecond || p.Replicas != 3 || p.Inference.MinReplicas != 3 || p.Revision != onlyRevision {
 		t.Errorf("pool %+v", p)
 	}
@@ -110,6 +111,21 @@ func TestAPoolKeepsEveryObjective(t *testing.T) {
 	}
 	if a.Inference.SLO != 2*time.Second || a.Name != "a.n" {
 		t.Error("a member was changed")
+	}
+}
+
+// A member whose objective the model cannot keep does not shorten that of the pool, unless there are no others.
+func TestAHopelessMemberSpoilsNoPool(t *testing.T) {
+	a, b := deployed(t, "a", "n", map[string]string{annotation.SLOLatency: "2s"}), deployed(t, "b", "n", map[string]string{annotation.SLOLatency: "1ms", annotation.ScaleMin: "9"})
+	members := map[string]*provider.Function{a.Name: a, b.Name: b}
+	if p := together("k", members, map[string]string{b.Name: "too slow"}); p.Inference.SLO != 2*time.Second || p.Inference.MinReplicas == 9 {
+		t.Errorf("the pool has the objective %v and at least %d instances", p.Inference.SLO, p.Inference.MinReplicas)
+	}
+	if p := together("k", members, map[string]string{a.Name: "too slow", b.Name: "too slow"}); p.Inference.SLO != time.Millisecond {
+		t.Errorf("a pool without hope has the objective %v", p.Inference.SLO)
+	}
+	if len(members) != 2 {
+		t.Error("the members were changed")
 	}
 }
 
@@ -127,7 +143,39 @@ func TestUseDividesTheCost(t *testing.T) {
 	if p := part(a.lately(later), a.lately(later)+b.lately(later), 2); p > 0.03 {
 		t.Errorf("long after, a's part is %v", p)
 	}
+	all := &use{}
+	m, other := &member{all: all}, &member{all: all}
+	for _, x := range []*member{m, other, other} {
+		x.use.add(now, time.Second)
+		x.all.add(now, time.Second)
+	}
+	if p := m.part(now, 2); p < 0.33 || p > 0.34 {
+		t.Errorf("the part of one of three seconds is %v", p)
+	}
+	all.remove(later, other.use.lately(later))
+	if p := m.part(later, 1); p < 0.99 || p > 1 {
+		t.Errorf("alone, a member's part is %v", p)
+	}
 	if p := part(0, 0, 4); p != 0.25 {
 		t.Errorf("without use a member's part is %v", p)
+	}
+}
+
+// Only the members with the shortest objectives are asked about.
+func TestJudgeAsksFew(t *testing.T) {
+	var all []*provider.Function
+	for _, slo := range []string{"1s", "2ms", "500ms", "1ms", "2s"} {
+		all = append(all, deployed(t, "f"+slo, "n", map[string]string{annotation.SLOLatency: slo}))
+	}
+	asked := 0
+	why := judge(all, func(f *provider.Function) error {
+		asked++
+		if f.Inference.SLO < 10*time.Millisecond {
+			return errors.New("too slow")
+		}
+		return nil
+	})
+	if asked != 3 || len(why) != 2 || why["f1ms.n"] == "" || why["f2ms.n"] == "" {
+		t.Errorf("%d asked; hopeless: %v", asked, why)
 	}
 }

@@ -2,8 +2,6 @@ package pool
 
 import (
 	"context"
-	"errors"
-	"net/http"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -20,14 +18,30 @@ type member struct {
 	owner    frame.Owner
 	metrics  *metrics.FunctionMetrics
 	function atomic.Pointer[provider.Function]
-	to       provider.PatientDispatcher
-	gone     atomic.Bool
+	// pool is the full name of its pool.
+	pool string
+	to   provider.PatientDispatcher
+	gone atomic.Bool
 	// zero: it was scaled to zero, and no request has come since.
 	zero atomic.Bool
-	use  use
+	// hopeless is why no request can be answered within its objective, nil if one can.
+	hopeless atomic.Pointer[string]
+	// use is its own, all that of the pool.
+	use use
+	all *use
 }
 
-var _ provider.PatientDispatcher = (*member)(nil)
+var (
+	_ provider.PatientDispatcher = (*member)(nil)
+	_ provider.LoadDispatcher    = (*member)(nil)
+)
+
+// CountElsewhere implements [provider.LoadDispatcher]: the pool's capacity counts for the member's candidate, too.
+func (m *member) CountElsewhere() {
+	if to, ok := m.to.(provider.LoadDispatcher); ok && !m.gone.Load() {
+		to.CountElsewhere()
+	}
+}
 
 // Invoke implements [provider.Dispatcher].
 func (m *member) Invoke(ctx context.Context, req *frame.Request) (*frame.Response, error) {
@@ -45,6 +59,10 @@ func (m *member) invoke(req *frame.Request, run func() (*frame.Response, error))
 		m.metrics.AddDrop(metrics.Closed)
 		return nil, dispatch.ErrClosed
 	}
+	if why := m.hopeless.Load(); why != nil {
+		m.metrics.AddDrop(metrics.NoInstance)
+		return nil, web.NewProblem(*why, true).Answer(dispatch.ErrCold)
+	}
 	if m.zero.Load() {
 		m.zero.Store(false)
 	}
@@ -55,10 +73,11 @@ func (m *member) invoke(req *frame.Request, run func() (*frame.Response, error))
 	req.Owner = &m.owner
 	resp, err := run()
 	if err != nil {
-		m.metrics.AddDrop(reasonOf(err))
-		return nil, err
+		return nil, owned(err, m.pool, f)
 	}
-	m.use.add(time.Now(), resp.Used)
+	now := time.Now()
+	m.use.add(now, resp.Used)
+	m.all.add(now, resp.Used)
 	// The dispatcher's number is that of the pool.
 	resp.Revision = f.Revision
 	if resp.Header != nil {
@@ -67,22 +86,7 @@ func (m *member) invoke(req *frame.Request, run func() (*frame.Response, error))
 	return resp, nil
 }
 
-// reasonOf is the reason by which metrics count a request that the dispatcher answered itself, "" for none.
-func reasonOf(err error) metrics.Reason {
-	for _, x := range []struct {
-		err    error
-		reason metrics.Reason
-	}{
-		{dispatch.ErrLate, metrics.Late}, {dispatch.ErrQueueFull, metrics.QueueFull}, {dispatch.ErrInstanceLost, metrics.InstanceLost},
-		{context.Canceled, metrics.Canceled}, {dispatch.ErrClosed, metrics.Closed},
-	} {
-		if errors.Is(err, x.err) {
-			return x.reason
-		}
-	}
-	var refused *web.Error
-	if errors.As(err, &refused) && refused.Status == http.StatusServiceUnavailable { // Its text says why there is none.
-		return metrics.NoInstance
-	}
-	return ""
+// part is the member's part of what its pool uses, from 0 to 1. n is the number of members.
+func (m *member) part(now time.Time, n int) float64 {
+	return part(m.use.lately(now), m.all.lately(now), n)
 }

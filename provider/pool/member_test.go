@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,9 +19,12 @@ import (
 
 // lastRequest is a dispatcher that answers every request, or fails it, and remembers the last one.
 type lastRequest struct {
-	got *frame.Request
-	err error
+	got       *frame.Request
+	err       error
+	elsewhere int
 }
+
+func (d *lastRequest) CountElsewhere() { d.elsewhere++ }
 
 func (d *lastRequest) Invoke(ctx context.Context, req *frame.Request) (*frame.Response, error) {
 	return d.InvokePatiently(ctx, req, 0)
@@ -38,7 +42,7 @@ func TestAMembersRequests(t *testing.T) {
 	f := deployed(t, "a", "n", map[string]string{annotation.SLOLatency: "2s"})
 	f.Revision = 7
 	to := &lastRequest{}
-	m := &member{metrics: metrics.New(prometheus.NewRegistry()).Function(f.Name), to: to}
+	m := &member{metrics: metrics.New(prometheus.NewRegistry()).Function(f.Name), to: to, all: &use{}}
 	m.function.Store(f)
 	resp, err := m.Invoke(t.Context(), &frame.Request{})
 	if err != nil || resp.Revision != 7 || resp.Header.Get(web.RevisionHeader) != "7" {
@@ -60,23 +64,40 @@ func TestAMembersRequests(t *testing.T) {
 	}
 }
 
-// Each refusal of the shared dispatcher counts for the member with its reason.
-func TestReasonsOfRefusals(t *testing.T) {
-	for err, want := range map[error]metrics.Reason{
-		dispatch.ErrLate: metrics.Late, dispatch.ErrQueueFull: metrics.QueueFull, dispatch.ErrCold: metrics.NoInstance,
-		web.NewProblem("no room", false).Answer(dispatch.ErrCold): metrics.NoInstance, dispatch.ErrInstanceLost: metrics.InstanceLost,
-		context.Canceled: metrics.Canceled, dispatch.ErrClosed: metrics.Closed, web.Refuse(http.StatusBadRequest, "bad"): "",
-	} {
-		if got := reasonOf(err); got != want {
-			t.Errorf("%v counts as %q, want %q", err, got, want)
-		}
+// A member that the model is too slow for refuses its own requests with the reason, and a refusal names the member.
+func TestRefusalsNameTheMember(t *testing.T) {
+	f := deployed(t, "a", "n", nil)
+	to := &lastRequest{err: web.Refuse(http.StatusServiceUnavailable, "no variant of shared-k answers; see shared-k.pool.n")}
+	m := &member{metrics: metrics.New(prometheus.NewRegistry()).Function(f.Name), pool: "shared-k.pool.n", to: to, all: &use{}}
+	m.function.Store(f)
+	_, err := m.Invoke(t.Context(), &frame.Request{})
+	if want := "no variant of a answers; see a.n"; err == nil || err.Error() != want || web.StatusOf(err) != http.StatusServiceUnavailable {
+		t.Errorf("the refusal is %v, want %s", err, want)
+	}
+	why := "too slow"
+	m.hopeless.Store(&why)
+	to.got = nil
+	if _, err := m.Invoke(t.Context(), &frame.Request{}); err == nil || !strings.Contains(err.Error(), why) || to.got != nil {
+		t.Errorf("the request of a hopeless member is answered with %v", err)
+	}
+}
+
+// A request of a member that its candidate answers counts as load of the pool.
+func TestAMembersLoadElsewhere(t *testing.T) {
+	to := &lastRequest{}
+	m := &member{to: to}
+	m.CountElsewhere()
+	m.gone.Store(true)
+	m.CountElsewhere()
+	if to.elsewhere != 1 {
+		t.Errorf("%d requests count, want that before its removal", to.elsewhere)
 	}
 }
 
 // A member that was scaled to zero is so until its next request.
 func TestAMemberScaledToZero(t *testing.T) {
 	f := deployed(t, "a", "n", nil)
-	m := &member{metrics: metrics.New(prometheus.NewRegistry()).Function(f.Name), to: &lastRequest{}}
+	m := &member{metrics: metrics.New(prometheus.NewRegistry()).Function(f.Name), to: &lastRequest{}, all: &use{}}
 	m.function.Store(f)
 	m.zero.Store(true)
 	if _, err := m.Invoke(t.Context(), &frame.Request{}); err != nil || m.zero.Load() {

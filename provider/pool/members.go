@@ -15,8 +15,13 @@ const onlyRevision = 1
 
 // together returns the function that answers for the members, at least one. Its objective is the shortest of theirs, so
 // its capacity keeps each of them, and it keeps as many instances without load as the member that asks for the most. It
-// counts as much as all of them against other functions. Everything else is equal, by their key.
-func together(key string, members map[string]*provider.Function) *provider.Function {
+// counts as much as all of them against other functions. Everything else is equal, by their key. Members that the model
+// is too slow for, hopeless, count for nothing, unless all are.
+func together(key string, members map[string]*provider.Function, hopeless map[string]string) *provider.Function {
+	if len(hopeless) > 0 && len(hopeless) < len(members) {
+		members = maps.Clone(members)
+		maps.DeleteFunc(members, func(name string, _ *provider.Function) bool { return hopeless[name] != "" })
+	}
 	names := slices.Sorted(maps.Keys(members))
 	like := slices.MinFunc(names, func(a, b string) int { // The choice must not change when members come in another order.
 		return cmp.Compare(members[a].Deployment.Image, members[b].Deployment.Image)

@@ -2,6 +2,7 @@ package pool
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider/async/spare"
 	"github.com/faas-infer/faas-infer/provider/control"
 	"github.com/faas-infer/faas-infer/provider/keeper"
+	"github.com/faas-infer/faas-infer/provider/metrics"
 )
 
 // Pool is one function of the controller that answers for its members. For these it is a controller: its methods take
@@ -29,29 +31,52 @@ type Pool struct {
 	mu        sync.Mutex
 	members   map[string]*member
 	functions map[string]*provider.Function
+	// sorted has their names. It is replaced and not changed.
+	sorted []string
+	// hopeless has why the model is too slow for members, by name.
+	hopeless map[string]string
 	// deployed is what the controller has, nil if it has nothing.
 	deployed *provider.Function
 	// to takes the pool's requests.
 	to provider.PatientDispatcher
+	// ended: its last member has gone, and another pool may have the key.
+	ended bool
+	// use is that of all members.
+	use use
 }
+
+// errEnded is the error of a pool whose last member has gone meanwhile.
+var errEnded = errors.New("the pool has ended")
 
 var _ provider.SpareController = (*Pool)(nil)
 
-// Deploy adds a member, or changes it.
-func (p *Pool) Deploy(ctx context.Context, f *provider.Function) (provider.Dispatcher, error) {
+func newPool(p *Pools, key string) *Pool {
+	return &Pool{pools: p, key: key, members: map[string]*member{}, functions: map[string]*provider.Function{}}
+}
+
+// deploy adds a member, or changes it. The error is errEnded if the pool has ended.
+func (p *Pool) deploy(ctx context.Context, f *provider.Function) (provider.Dispatcher, error) {
 	p.changing.Lock()
 	defer p.changing.Unlock()
-	p.mu.Lock()
-	before := p.functions[f.Name]
-	p.functions[f.Name] = f
-	p.mu.Unlock()
-	if err := p.redeploy(ctx); err != nil {
+	if p.ended {
+		return nil, errEnded
+	}
+	err := control.Check(ctx, p.pools.controller, f) // The pool's deployment cannot tell whose fault it is.
+	if err == nil {
 		p.mu.Lock()
-		if p.functions[f.Name] = before; before == nil {
-			delete(p.functions, f.Name)
-		}
+		before := p.functions[f.Name]
+		p.setFunction(f.Name, f)
 		p.mu.Unlock()
-		return nil, err
+		if err = p.redeploy(ctx); err != nil {
+			p.mu.Lock()
+			p.setFunction(f.Name, before)
+			p.mu.Unlock()
+		}
+	}
+	if err != nil {
+		full, _ := name(p.key, namespaceOf(f))
+		p.endIfEmpty()
+		return nil, owned(err, full, f)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -62,18 +87,45 @@ func (p *Pool) Deploy(ctx context.Context, f *provider.Function) (provider.Dispa
 	}
 	m := p.members[f.Name]
 	if m == nil {
-		m = &member{metrics: p.pools.options.Metrics.Function(f.Name), to: p.to}
+		m = &member{metrics: p.pools.options.Metrics.Function(f.Name), pool: p.deployed.Name, to: p.to, all: &p.use}
 		m.owner.Name, m.owner.Queued = f.Deployment.Service, m.metrics.ObserveQueue
+		m.owner.Dropped = func(reason string) { m.metrics.AddDrop(metrics.Reason(reason)) }
 		p.members[f.Name] = m
 	}
 	m.function.Store(f)
+	p.tellHopeless()
 	return m, nil
+}
+
+// setFunction sets the deployment of a member, nil for none. The lock is held.
+func (p *Pool) setFunction(name string, f *provider.Function) {
+	if p.functions[name] = f; f == nil {
+		delete(p.functions, name)
+	}
+	p.sorted = slices.Sorted(maps.Keys(p.functions))
+}
+
+// endIfEmpty ends the pool if it has no members. changing is held.
+func (p *Pool) endIfEmpty() {
+	p.mu.Lock()
+	empty := len(p.functions) == 0
+	p.mu.Unlock()
+	if empty {
+		p.ended = true
+		p.pools.end(p)
+	}
 }
 
 // redeploy deploys the pool as its members want it now, unless it is like that. changing is held.
 func (p *Pool) redeploy(ctx context.Context) error {
 	p.mu.Lock()
-	next, before := together(p.key, p.functions), p.deployed
+	members := slices.Collect(maps.Values(p.functions))
+	p.mu.Unlock()
+	hopeless := judge(members, func(f *provider.Function) error { return control.Hopeless(ctx, p.pools.controller, f) })
+	p.mu.Lock()
+	p.hopeless = hopeless
+	next, before := together(p.key, p.functions, hopeless), p.deployed
+	p.tellHopeless()
 	p.mu.Unlock()
 	if same(before, next) {
 		return nil
@@ -84,7 +136,9 @@ func (p *Pool) redeploy(ctx context.Context) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.deployed, p.to = next, d.(provider.PatientDispatcher)
+	there := *next
+	there.Warm = false
+	p.deployed, p.to = &there, d.(provider.PatientDispatcher)
 	return nil
 }
 
@@ -92,7 +146,7 @@ func (p *Pool) redeploy(ctx context.Context) error {
 func (p *Pool) like(f *provider.Function) (*provider.Function, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, name := range slices.Sorted(maps.Keys(p.functions)) {
+	for _, name := range p.sorted {
 		if m := p.functions[name]; m.Deployment.Image == f.Deployment.Image {
 			return m, nil
 		}
@@ -100,11 +154,11 @@ func (p *Pool) like(f *provider.Function) (*provider.Function, error) {
 	return nil, fmt.Errorf("%s: %w", f.Name, keeper.ErrAbsent)
 }
 
-// names lists the full names of the members.
+// names lists the full names of the members. The caller must not change the list.
 func (p *Pool) names() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.Sorted(maps.Keys(p.functions))
+	return p.sorted
 }
 
 // full is the pool's full name, "" if it has no members.
@@ -142,9 +196,11 @@ func (p *Pool) Release(ctx context.Context, name string) error {
 	p.mu.Lock()
 	if m := p.members[name]; m != nil {
 		m.gone.Store(true)
+		now := time.Now()
+		p.use.remove(now, m.use.lately(now))
 	}
 	delete(p.members, name)
-	delete(p.functions, name)
+	p.setFunction(name, nil)
 	deployed, left := p.deployed, len(p.functions)
 	if left == 0 {
 		p.deployed, p.to = nil, nil
@@ -156,9 +212,8 @@ func (p *Pool) Release(ctx context.Context, name string) error {
 	case left > 0:
 		return p.redeploy(ctx)
 	}
-	p.pools.mu.Lock()
-	delete(p.pools.left, deployed.Name)
-	p.pools.mu.Unlock()
+	p.pools.takeOver(deployed.Name)
+	defer p.endIfEmpty()
 	return p.pools.controller.Remove(ctx, deployed.Name)
 }
 
@@ -210,54 +265,50 @@ func (p *Pool) Restoring(func(string) bool) {}
 
 // Status implements [provider.Controller].
 func (p *Pool) Status(name string) (provider.Status, bool) {
-	if p.member(name) == nil {
+	m := p.member(name)
+	if m == nil {
 		return provider.Status{}, false
 	}
-	s, ok := p.pools.controller.Status(p.full())
+	s, ok := p.pools.controller.Status(m.pool)
 	if !ok {
 		return s, false
 	}
-	own := p.part(name)
 	p.mu.Lock()
-	if f := p.functions[name]; f != nil {
-		s.Learnt = f.Learnt
-	}
+	f, names, hopeless := p.functions[name], p.sorted, p.hopeless[name]
 	p.mu.Unlock()
+	if f == nil {
+		return provider.Status{}, false
+	}
+	s.Learnt = f.Learnt
+	s.Problem, s.Progress = ownName(s.Problem, m.pool, f), ownName(s.Progress, m.pool, f)
+	if hopeless != "" {
+		s.Problem, s.Slight = hopeless, false
+	}
+	own := m.part(time.Now(), len(names))
 	s.Usage.CPU, s.Usage.Memory = int(own*float64(s.Usage.CPU)), int64(own*float64(s.Usage.Memory))
-	s.Sharing = p.sharing(name, own)
+	s.Sharing = sharing(m.pool, name, names, own)
 	return s, true
 }
 
 // maxNamed bounds the neighbours that a status names.
 const maxNamed = 8
 
-// sharing says with whom a member shares, and its part of the use.
-func (p *Pool) sharing(name string, own float64) string {
-	others := slices.DeleteFunc(p.names(), func(n string) bool { return n == name })
-	if len(others) == 0 {
-		return "alone in " + p.full()
+// sharing says with whom a member of a pool shares, and its part of the use.
+func sharing(pool, name string, members []string, own float64) string {
+	if len(members) < 2 {
+		return "alone in " + pool
 	}
-	more := ""
-	if n := len(others) - maxNamed; n > 0 {
-		others, more = others[:maxNamed], fmt.Sprintf(" and %d more", n)
-	}
-	return fmt.Sprintf("shares the instances of %s with %s%s; %.0f %% of their use is its own", p.full(), strings.Join(others, ", "), more, 100*own)
-}
-
-// part is a member's part of what the pool uses.
-func (p *Pool) part(name string) float64 {
-	p.mu.Lock()
-	members := maps.Clone(p.members)
-	p.mu.Unlock()
-	now, own, all := time.Now(), 0.0, 0.0
-	for n, m := range members {
-		used := m.use.lately(now)
-		all += used
-		if n == name {
-			own = used
+	var others []string
+	for _, n := range members {
+		if n != name && len(others) < maxNamed {
+			others = append(others, n)
 		}
 	}
-	return part(own, all, len(members))
+	more := ""
+	if n := len(members) - 1 - len(others); n > 0 {
+		more = fmt.Sprintf(" and %d more", n)
+	}
+	return fmt.Sprintf("shares the instances of %s with %s%s; %.0f %% of their use is its own", pool, strings.Join(others, ", "), more, 100*own)
 }
 
 // Describe returns the state of the pool for a member.
@@ -279,11 +330,12 @@ func (p *Pool) Watch(name string) (provider.Watched, bool) {
 		return w, false
 	}
 	w.Status, ok = p.Status(name)
-	own := p.part(name)
+	own := m.part(time.Now(), len(p.names()))
 	w.Waiting = int(m.owner.Waiting.Load())
 	if w.Revision > 0 {
 		w.Revision = m.function.Load().Revision
 	}
+	w.Hopeless = w.Hopeless || m.hopeless.Load() != nil
 	for i := range w.Instances {
 		h := &w.Instances[i].Holds
 		h.CPU, h.Memory, h.GPU = int(own*float64(h.CPU)), int64(own*float64(h.Memory)), int(own*float64(h.GPU))
@@ -298,7 +350,12 @@ func (p *Pool) Variants(string) ([]provider.Variant, bool) {
 
 // Plan implements [provider.PlanningController].
 func (p *Pool) Plan(ctx context.Context, name string, slo time.Duration, rate float64) (provider.WhatIf, error) {
-	return control.Plan(ctx, p.pools.controller, p.full(), slo, rate)
+	w, err := control.Plan(ctx, p.pools.controller, p.full(), slo, rate)
+	if m := p.member(name); m != nil {
+		f := m.function.Load()
+		w.Why, err = ownName(w.Why, m.pool, f), owned(err, m.pool, f)
+	}
+	return w, err
 }
 
 // Owns implements [provider.SpareController].

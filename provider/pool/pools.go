@@ -2,18 +2,17 @@ package pool
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
+	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
 
+	"github.com/faas-infer/faas-infer/backoff"
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/control"
@@ -42,15 +41,27 @@ type Pools struct {
 	left       map[string]bool
 
 	mu sync.Mutex
-	// pools stay after their last member has gone: another one may be on its way.
+	// pools are those with a member, or into which the first one comes.
 	pools map[string]*Pool
-	// keys has the functions that may share by their full names, whys why the others may not.
-	keys, whys map[string]string
+	// placed has the functions that ask to share by their full names, byKey those that may by key.
+	placed map[string]Place
+	byKey  map[string]map[string]bool
+}
+
+// Place says with whom a function may share instances.
+type Place struct {
+	// Key is that of those with whom it may, "" for nobody. Now: it goes into their pool at once. A function that finds
+	// nobody stays alone until another one comes: see [Pools.Placed].
+	Key string
+	Now bool
+	// why is why a function that asks to share may not.
+	why  string
+	asks bool
 }
 
 // New returns pools without members. Call Attach before a function is placed.
 func New(o Options) *Pools {
-	p := &Pools{options: o, left: map[string]bool{}, pools: map[string]*Pool{}, keys: map[string]string{}, whys: map[string]string{}}
+	p := &Pools{options: o, left: map[string]bool{}, pools: map[string]*Pool{}, placed: map[string]Place{}, byKey: map[string]map[string]bool{}}
 	for i := range o.Instances {
 		if in := &o.Instances[i]; Is(in.Function) && in.State != cluster.Exited {
 			p.left[in.Function] = true
@@ -63,92 +74,152 @@ func New(o Options) *Pools {
 // [Pools.Backlog].
 func (p *Pools) Attach(c *control.Controller) { p.controller = c }
 
-// Place returns the key of those with whom a deployment may share instances, "" for nobody, and whether it goes into
-// their pool now. A function that finds nobody stays alone until another one comes: see [Pools.Placed].
-func (p *Pools) Place(ctx context.Context, f *provider.Function) (key string, now bool) {
-	why := ""
-	if asks(f) {
-		artefact, err := p.artefact(ctx, f)
-		if err != nil {
-			return "", false // The controller refuses the deployment and says why.
+// lookPause is the time between two looks at the pools.
+const lookPause = time.Second
+
+// Run looks after the pools until ctx ends.
+func (p *Pools) Run(ctx context.Context) {
+	for backoff.Wait(ctx, lookPause) {
+		p.mu.Lock()
+		all := slices.Collect(maps.Values(p.pools))
+		p.mu.Unlock()
+		for _, pool := range all {
+			pool.look(ctx)
 		}
-		key, why = KeyOf(f, artefact, p.options.Policy)
 	}
+}
+
+// Place returns where a deployment belongs. It changes nothing.
+func (p *Pools) Place(ctx context.Context, f *provider.Function) Place {
+	if !asks(f) {
+		return Place{}
+	}
+	artefact, err := p.artefact(ctx, f)
+	if err != nil {
+		return Place{} // The controller refuses the deployment and says why.
+	}
+	at := Place{asks: true}
+	if at.Key, at.why = KeyOf(f, artefact, p.options.Policy); at.Key == "" {
+		return at
+	}
+	full, _ := name(at.Key, namespaceOf(f))
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.whys[f.Name] = why; why == "" {
-		delete(p.whys, f.Name)
-	}
-	if key == "" {
-		return "", false
-	}
-	full, _ := name(key, namespaceOf(f))
-	at := p.pools[key]
-	return key, at != nil && len(at.names()) > 0 || p.left[full] || p.others(f.Name, key)
+	at.Now = p.pools[at.Key] != nil || p.left[full] || p.others(f.Name, at.Key)
+	return at
 }
 
 // others reports whether another function has the key. The lock is held.
 func (p *Pools) others(function, key string) bool {
-	for name, k := range p.keys {
-		if k == key && name != function {
-			return true
-		}
+	n := len(p.byKey[key])
+	if p.byKey[key][function] {
+		n--
 	}
-	return false
+	return n > 0
 }
 
-// Placed notes that a function with the key of Place was deployed, and lists those that are alone although others may share
+// Placed notes that a function was deployed at a place, and lists those that are alone although others may share
 // with them. pooled reports whether a function is in the pool already.
-func (p *Pools) Placed(function, key string, pooled func(name string) bool) (join []string) {
+func (p *Pools) Placed(function string, at Place, pooled func(name string) bool) (join []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if key == "" {
-		delete(p.keys, function)
+	p.forget(function)
+	if !at.asks {
 		return nil
 	}
-	p.keys[function] = key
-	if !p.others(function, key) {
+	p.placed[function] = at
+	if at.Key == "" {
 		return nil
 	}
-	for name, k := range p.keys {
-		if k == key && !pooled(name) {
+	if p.byKey[at.Key] == nil {
+		p.byKey[at.Key] = map[string]bool{}
+	}
+	p.byKey[at.Key][function] = true
+	if !p.others(function, at.Key) {
+		return nil
+	}
+	for name := range p.byKey[at.Key] {
+		if !pooled(name) {
 			join = append(join, name)
 		}
 	}
 	return join
 }
 
+// Joined notes that a function has no instances of its own any more.
+func (p *Pools) Joined(function string) { p.options.Metrics.Function(function).HideInstances() }
+
 // Forget forgets a function that was removed.
 func (p *Pools) Forget(function string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.keys, function)
-	delete(p.whys, function)
+	p.forget(function)
+}
+
+// forget is Forget with the lock held.
+func (p *Pools) forget(function string) {
+	key := p.placed[function].Key
+	delete(p.placed, function)
+	if delete(p.byKey[key], function); len(p.byKey[key]) == 0 {
+		delete(p.byKey, key)
+	}
 }
 
 // Why says why a function that asks to share instances shares none, "" if it does not ask.
 func (p *Pools) Why(function string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if why := p.whys[function]; why != "" {
-		return "shares no instances: " + why
+	at := p.placed[function]
+	switch {
+	case !at.asks:
+		return ""
+	case at.Key == "":
+		return "shares no instances: " + at.why
 	}
-	if p.keys[function] != "" {
-		return "shares no instances yet: no other function serves this model in the same way"
-	}
-	return ""
+	return "shares no instances yet: no other function serves this model in the same way"
 }
 
-// At returns the pool with a key, which has no members until one is deployed in it.
+// At returns the pool with a key. One without members knows no function.
 func (p *Pools) At(key string) *Pool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	at, ok := p.pools[key]
-	if !ok {
-		at = &Pool{pools: p, key: key, members: map[string]*member{}, functions: map[string]*provider.Function{}}
-		p.pools[key] = at
+	if at := p.pools[key]; at != nil {
+		return at
 	}
-	return at
+	return newPool(p, key)
+}
+
+// Deploy adds a member to the pool with a key, or changes it.
+func (p *Pools) Deploy(ctx context.Context, key string, f *provider.Function) (provider.Dispatcher, error) {
+	for {
+		p.mu.Lock()
+		at := p.pools[key]
+		if at == nil {
+			at = newPool(p, key)
+			p.pools[key] = at
+		}
+		p.mu.Unlock()
+		d, err := at.deploy(ctx, f)
+		if !errors.Is(err, errEnded) {
+			return d, err
+		}
+	}
+}
+
+// takeOver notes that a pool of an earlier provider has no instances of then any more.
+func (p *Pools) takeOver(full string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.left, full)
+}
+
+// end forgets a pool without members.
+func (p *Pools) end(pool *Pool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.pools[pool.key] == pool {
+		delete(p.pools, pool.key)
+	}
 }
 
 // artefact identifies what a function's instances load.
@@ -165,45 +236,13 @@ func (p *Pools) artefact(ctx context.Context, f *provider.Function) (a Artefact,
 	if err != nil {
 		return a, err
 	}
-	if a.Content, err = p.content(bundle, models[0].File, hash); err != nil {
+	if a.Content, a.apart, err = p.content(bundle, models[0].File, hash); err != nil {
 		return a, err
 	}
 	for _, secret := range f.Deployment.Secrets {
 		a.Secrets += fmt.Sprintf("%s %s\n", secret, p.options.Secrets.Version(f.Deployment.Namespace, secret))
 	}
 	return a, nil
-}
-
-// largeFile is the size in bytes from which the hash of a bundle's file is remembered.
-const largeFile = 64 << 10
-
-// content is a hash of a bundle's files. That of the model is known.
-func (p *Pools) content(bundle, model, hash string) (string, error) {
-	sum := sha256.New()
-	fmt.Fprintf(sum, "model %s images %s\n", hash, filepath.Ext(model))
-	if info, err := os.Stat(bundle); err != nil || !info.IsDir() {
-		fmt.Fprintln(sum, bundle) // An image: its digest stands for its content.
-		return hex.EncodeToString(sum.Sum(nil)), nil
-	}
-	err := filepath.WalkDir(bundle, func(path string, e fs.DirEntry, err error) error {
-		if err != nil || path == model || !e.Type().IsRegular() {
-			return err
-		}
-		info, err := e.Info()
-		if err != nil {
-			return err
-		}
-		rel, _ := filepath.Rel(bundle, path)
-		if info.Size() >= largeFile {
-			of, err := p.options.Hash(path)
-			fmt.Fprintf(sum, "%q %s\n", rel, of)
-			return err
-		}
-		text, err := os.ReadFile(path)
-		fmt.Fprintf(sum, "%q %x\n", rel, sha256.Sum256(text))
-		return err
-	})
-	return hex.EncodeToString(sum.Sum(nil)), err
 }
 
 // Restoring returns what the controller of the pools is told of functions that are still to be deployed. A pool's members

@@ -12,11 +12,9 @@ const useMemory = 10 * time.Minute
 // use is how long a member's requests had instances: for each its part of its batch's execution, the time divided by the
 // requests in the batch.
 type use struct {
-	mu       sync.Mutex
-	at       time.Time
-	recent   float64 // In seconds; earlier use counts less.
-	requests uint64
-	total    time.Duration
+	mu     sync.Mutex
+	at     time.Time
+	recent float64 // In seconds; earlier use counts less.
 }
 
 // add counts a request.
@@ -24,7 +22,14 @@ func (u *use) add(now time.Time, took time.Duration) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.recent = u.recent*fade(now.Sub(u.at)) + took.Seconds()
-	u.at, u.requests, u.total = now, u.requests+1, u.total+took
+	u.at = now
+}
+
+// remove takes off the use of a member that goes, in seconds.
+func (u *use) remove(now time.Time, lately float64) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.recent, u.at = max(0, u.recent*fade(now.Sub(u.at))-lately), now
 }
 
 // lately is the use of late, in seconds.
@@ -44,5 +49,5 @@ func part(own, all float64, n int) float64 {
 	if all <= 0 {
 		return 1 / float64(max(1, n))
 	}
-	return own / all
+	return min(1, own/all)
 }

@@ -144,6 +144,9 @@ func (c *Controller) Run(ctx context.Context) {
 	for _, p := range c.parts {
 		wait.Go(func() { p.Run(ctx) })
 	}
+	if c.pools != nil {
+		wait.Go(func() { c.pools.Run(ctx) })
+	}
 	wait.Wait()
 }
 
@@ -198,9 +201,21 @@ func (c *Controller) Remove(ctx context.Context, name string) error {
 	return errors.Join(err, c.part(fn.kind).Remove(ctx, name))
 }
 
-// Scale implements [provider.Controller].
+// Scale implements [provider.Controller]. The function keeps the number when it moves.
 func (c *Controller) Scale(name string, replicas uint64) error {
-	return c.in(name).Scale(name, replicas)
+	defer c.changing.Lock(name)()
+	if err := c.in(name).Scale(name, replicas); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if fn := c.functions[name]; fn != nil {
+		scaled, latest := *fn, *fn.latest
+		latest.Replicas = replicas
+		scaled.latest = &latest
+		c.functions[name] = &scaled
+	}
+	return nil
 }
 
 // Restoring implements [provider.Controller].

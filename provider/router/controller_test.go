@@ -78,6 +78,7 @@ type fakePart struct {
 	removes   int
 	ran, ends bool
 	missing   func(string) bool
+	replicas  uint64
 }
 
 func (p *fakePart) Deploy(_ context.Context, f *provider.Function) (provider.Dispatcher, error) {
@@ -86,6 +87,7 @@ func (p *fakePart) Deploy(_ context.Context, f *provider.Function) (provider.Dis
 	if p.refuses != nil {
 		return nil, p.refuses
 	}
+	p.replicas = f.Replicas
 	d, ok := p.deployed[f.Name]
 	if !ok {
 		d = &answering{name: p.name, takes: p.takes, closed: make(chan struct{})}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/faas-infer/faas-infer/backoff"
@@ -30,10 +31,10 @@ const (
 // fails at once, nothing changes.
 func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider.Dispatcher, error) {
 	defer c.changing.Lock(f.Name)()
-	kind, key := c.place(ctx, f)
+	kind, at := c.place(ctx, f)
 	d, err := c.deploy(ctx, f, kind)
 	if err == nil {
-		c.gather(f.Name, key)
+		c.gather(f.Name, at)
 	}
 	return d, err
 }
@@ -81,7 +82,7 @@ func (c *Controller) put(name string, fn *function) {
 
 // move deploys f in the part of a kind that differs from that of fn.
 func (c *Controller) move(ctx context.Context, fn *function, f *provider.Function, kind cluster.Kind) (provider.Dispatcher, error) {
-	fn, err := c.arrived(ctx, fn, f.Name, kind)
+	fn, abandoned, err := c.arrived(ctx, fn, kind)
 	if err != nil {
 		return nil, err
 	}
@@ -97,10 +98,19 @@ func (c *Controller) move(ctx context.Context, fn *function, f *provider.Functio
 		}
 	}
 	if err != nil {
-		if there {
+		switch {
+		case abandoned != nil: // It goes on to where it was on its way.
+			c.put(f.Name, &function{kind: abandoned.kind, latest: abandoned.latest, target: abandoned.target,
+				leaving: c.leave(f.Name, fn.kind, fn.target, abandoned.target, abandoned.leaving.way)})
+		case there:
 			c.put(f.Name, &function{kind: fn.kind, latest: fn.latest, target: fn.target, leaving: c.leave(f.Name, kind, fn.leavingTarget(), fn.target, way{to: fn.kind})})
 		}
 		return nil, err
+	}
+	if abandoned != nil { // No request has come there.
+		if err := c.part(abandoned.kind).Release(ctx, f.Name); err != nil {
+			c.log.Error().Str("function", f.Name).Err(err).Msg("could not remove all of a function from where it was to move")
+		}
 	}
 	next := &target{Dispatcher: d}
 	if kind != cluster.Process {
@@ -155,11 +165,30 @@ func failed(why string) error {
 type leaving struct {
 	kind   cluster.Kind
 	target *target
+	way    way
 	cancel context.CancelFunc
 	// done is closed when it has ended. gone: the controller has then released the
 	// function.
 	done chan struct{}
 	gone bool
+	// settled says where it ends, once: it arrives, or is turned back before that.
+	settled atomic.Int32
+}
+
+// The values of settled.
+const (
+	onItsWay int32 = iota
+	hasArrived
+	turnedBack
+)
+
+// turnBack ends the leaving of a function that has not arrived yet. Otherwise it returns false and changes nothing.
+func (l *leaving) turnBack() bool {
+	if !l.settled.CompareAndSwap(onItsWay, turnedBack) {
+		return false
+	}
+	l.stop()
+	return true
 }
 
 // stop ends the leaving and reports whether the function was already released.
@@ -174,17 +203,19 @@ func (l *leaving) stop() (gone bool) {
 // has nothing in flight, it releases the function.
 func (c *Controller) leave(name string, kind cluster.Kind, from, next *target, way way) *leaving {
 	ctx, cancel := context.WithCancel(c.ctx)
-	l := &leaving{kind: kind, target: from, cancel: cancel, done: make(chan struct{})}
+	l := &leaving{kind: kind, target: from, way: way, cancel: cancel, done: make(chan struct{})}
 	c.moves.Go(func() {
 		defer close(l.done)
 		defer cancel()
-		for began := time.Now(); next.before.Load() != nil; {
-			if c.canServe(name, way, time.Since(began)) {
-				next.before.Store(nil)
-			} else if !backoff.Wait(ctx, moveLook) {
+		for began := time.Now(); next.before.Load() != nil && !c.canServe(name, way, time.Since(began)); {
+			if !backoff.Wait(ctx, moveLook) {
 				return
 			}
 		}
+		if !l.settled.CompareAndSwap(onItsWay, hasArrived) {
+			return
+		}
+		next.before.Store(nil)
 		from.next.Store(next)
 		for began := time.Now(); time.Since(began) < leastStay || from.inFlight.Load() > 0 && time.Since(began) < longestStay; {
 			if !backoff.Wait(ctx, moveLook) {
@@ -194,6 +225,9 @@ func (c *Controller) leave(name string, kind cluster.Kind, from, next *target, w
 		l.gone = true
 		if err := c.part(kind).Release(ctx, name); err != nil {
 			c.log.Error().Str("function", name).Err(err).Msg("could not remove all of a function from its former kind")
+		}
+		if isPool(way.to) {
+			c.pools.Joined(name)
 		}
 	})
 	return l

@@ -23,7 +23,11 @@ func inPool(key string) cluster.Kind { return poolKind + cluster.Kind(key) }
 func isPool(kind cluster.Kind) bool { return strings.HasPrefix(string(kind), string(poolKind)) }
 
 // pooled is the part of the members of one pool.
-type pooled struct{ *pool.Pool }
+type pooled struct {
+	*pool.Pool
+	pools *pool.Pools
+	key   string
+}
 
 var (
 	_ part                        = pooled{}
@@ -31,6 +35,11 @@ var (
 	_ provider.PlanningController = pooled{}
 	_ provider.SpareController    = pooled{}
 )
+
+// Deploy implements [provider.Controller].
+func (p pooled) Deploy(ctx context.Context, f *provider.Function) (provider.Dispatcher, error) {
+	return p.pools.Deploy(ctx, p.key, f)
+}
 
 func (p pooled) able(name string) (ready bool, failure string) {
 	d, ok := p.Describe(name)
@@ -47,22 +56,21 @@ type kinds struct {
 // part returns the part of a kind.
 func (k *kinds) part(kind cluster.Kind) part {
 	if key, is := strings.CutPrefix(string(kind), string(poolKind)); is {
-		return pooled{k.pools.At(key)}
+		return pooled{k.pools.At(key), k.pools, key}
 	}
 	return k.parts[kind]
 }
 
-// place returns the kind of the part for a deployment, and the key of those with whom it may share instances.
-func (k *kinds) place(ctx context.Context, f *provider.Function) (kind cluster.Kind, key string) {
+// place returns the kind of the part for a deployment, and with whom it may share instances.
+func (k *kinds) place(ctx context.Context, f *provider.Function) (kind cluster.Kind, at pool.Place) {
 	kind = Kind(f)
 	if k.pools == nil || kind != cluster.Model {
-		return kind, ""
+		return kind, at
 	}
-	key, now := k.pools.Place(ctx, f)
-	if now {
-		kind = inPool(key)
+	if at = k.pools.Place(ctx, f); at.Now {
+		kind = inPool(at.Key)
 	}
-	return kind, key
+	return kind, at
 }
 
 // Logs is the name by which the logs of a function's instances are kept: that of its pool if it shares them.
@@ -75,15 +83,14 @@ func (c *Controller) Logs(function string) string {
 	return function
 }
 
-// gather moves the functions that are alone into the pool with a key, which a deployed function shares with them, in
-// the background.
-func (c *Controller) gather(function, key string) {
+// gather moves the functions that are alone into the pool where a deployed function was placed, in the background.
+func (c *Controller) gather(function string, at pool.Place) {
 	if c.pools == nil {
 		return
 	}
-	join := c.pools.Placed(function, key, func(name string) bool {
+	join := c.pools.Placed(function, at, func(name string) bool {
 		fn := c.find(name)
-		return fn == nil || fn.kind == inPool(key)
+		return fn == nil || fn.kind == inPool(at.Key)
 	})
 	for _, name := range join {
 		c.moves.Go(func() { c.joinPool(name) })
@@ -112,27 +119,23 @@ type way struct {
 	warm bool
 }
 
-// arrived returns a function that is to move to a kind, and is not on its way between two others any more.
-func (c *Controller) arrived(ctx context.Context, fn *function, name string, kind cluster.Kind) (*function, error) {
+// arrived returns a function that is to move to a kind, and is not on its way between two others any more. If it had not
+// arrived yet, it goes on from where it still serves, and abandoned is what it was to become: that keeps passing its
+// requests on to where they are served.
+func (c *Controller) arrived(ctx context.Context, fn *function, kind cluster.Kind) (from, abandoned *function, err error) {
 	l := fn.leaving
-	if l == nil || l.kind == kind {
-		return fn, nil
+	switch {
+	case l == nil || l.kind == kind:
+		return fn, nil, nil
+	case l.turnBack():
+		return &function{kind: l.kind, latest: fn.latest, target: l.target}, fn, nil
 	}
-	if fn.target.before.Load() == nil { // Only its last requests are still there.
-		select {
-		case <-l.done:
-			return fn, nil
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
+	select { // Only its last requests are still there.
+	case <-l.done:
+		return fn, nil, nil
+	case <-ctx.Done():
+		return nil, nil, ctx.Err()
 	}
-	if l.stop() {
-		return fn, nil
-	}
-	// It serves still where it was, and goes on from there.
-	back := &function{kind: l.kind, latest: fn.latest, target: l.target}
-	c.put(name, back)
-	return back, c.part(fn.kind).Release(ctx, name)
 }
 
 // warms reports whether an instance must be ready in the part of a kind before a function serves there, because

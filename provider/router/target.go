@@ -44,8 +44,16 @@ func (t *target) InvokePatiently(ctx context.Context, req *frame.Request, patien
 	return t.Dispatcher.Invoke(ctx, req)
 }
 
-// CountElsewhere implements [provider.LoadDispatcher].
+// CountElsewhere implements [provider.LoadDispatcher]: the load counts where the function serves now.
 func (t *target) CountElsewhere() {
+	if next := t.next.Load(); next != nil {
+		next.CountElsewhere()
+		return
+	}
+	if before := t.before.Load(); before != nil {
+		before.CountElsewhere()
+		return
+	}
 	if d, ok := t.Dispatcher.(provider.LoadDispatcher); ok {
 		d.CountElsewhere()
 	}
