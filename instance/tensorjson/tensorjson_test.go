@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -296,4 +297,27 @@ func TestIntoSaysWhatBelongsThere(t *testing.T) {
 	if err := (&Reader{data: []byte("[]")}).Into("parameters", &parameters); err == nil || !strings.Contains(err.Error(), "an object belongs") {
 		t.Error(err)
 	}
+}
+
+// FuzzInto checks that the values that are read without encoding/json become what that makes of them.
+func FuzzInto(f *testing.F) {
+	for _, document := range []string{`"FP32"`, `"\u0073"`, `"ü"`, `[1,28, 28]`, `[]`, `[-1,0]`, `[1.0]`, `[1e2]`, `[9223372036854775807]`, `[01]`, `[-]`, `null`, `"a`, "\"\x7f\"", "[1,", `[1]]`} {
+		f.Add([]byte(document))
+	}
+	f.Fuzz(func(t *testing.T, document []byte) {
+		check := func(got, want any) {
+			r := NewReader(document)
+			err := r.Into("it", got)
+			if err == nil {
+				err = r.End()
+			}
+			wrong := json.Unmarshal(document, want)
+			if len(document) <= maxInto && (err == nil) != (wrong == nil) || err == nil && !reflect.DeepEqual(got, want) {
+				t.Errorf("%q: %v, %v; want %v, %v", document, got, err, want, wrong)
+			}
+		}
+		check(new(string), new(string))
+		check(new(tensor.Type), new(tensor.Type))
+		check(new([]int64), new([]int64))
+	})
 }
