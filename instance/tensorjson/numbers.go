@@ -41,28 +41,36 @@ func (v *Values) numbers(r *Reader, depth int) error {
 		for at < len(data) && space(data[at]) {
 			at++
 		}
-		n, next := scan(data, at)
-		ok := next > 0 && v.taken < limit
-		if ok {
-			if v.Type == tensor.FP32 {
-				var f float32
-				f, ok = n.float32()
-				out = binary.LittleEndian.AppendUint32(out, math.Float32bits(f))
-			} else {
-				out, ok = n.appendTo(out, v.Type)
-			}
+		next, read := at, int64(0)
+		if v.Type == tensor.FP32 && len(data)-at >= floatBytes && (data[at+1] == '.' || data[at] == '-') {
+			out, next, read = shortFloats(data, at, out, limit-v.taken)
+			v.taken += read
 		}
-		if ok {
-			v.taken++
-		} else {
-			if v.Data = out[:v.taken*int64(v.Type.Size())]; at < len(data) && data[at] == '[' {
-				return errRagged
+		if read == 0 {
+			var n decimal
+			n, next = scan(data, at)
+			ok := next > 0 && v.taken < limit
+			if ok {
+				if v.Type == tensor.FP32 {
+					var f float32
+					f, ok = n.float32()
+					out = binary.LittleEndian.AppendUint32(out, math.Float32bits(f))
+				} else {
+					out, ok = n.appendTo(out, v.Type)
+				}
 			}
-			r.at = at
-			if err := v.element(r); err != nil {
-				return err
+			if ok {
+				v.taken++
+			} else {
+				if v.Data = out[:v.taken*int64(v.Type.Size())]; at < len(data) && data[at] == '[' {
+					return errRagged
+				}
+				r.at = at
+				if err := v.element(r); err != nil {
+					return err
+				}
+				out, next = v.Data, r.at
 			}
-			out, next = v.Data, r.at
 		}
 		for at = next; at < len(data) && space(data[at]); {
 			at++

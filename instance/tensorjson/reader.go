@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"reflect"
 	"unsafe"
+
+	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
 // Reader reads a JSON document in place. It accepts exactly the documents that
@@ -271,6 +273,9 @@ const maxInto = 64 << 10
 
 // Into decodes the next value, of at most 64 KiB, into v. what names it in errors.
 func (r *Reader) Into(what string, v any) error {
+	if r.simple(v) {
+		return nil
+	}
 	text, err := r.Raw()
 	if err != nil {
 		return err
@@ -287,6 +292,70 @@ func (r *Reader) Into(what string, v any) error {
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	return nil
+}
+
+// simple reads a plain string, or a list of integers, into v. They are most of what [Reader.Into] reads, and encoding/json
+// takes several times as long. It returns false and consumes nothing if v or the next value is something else.
+func (r *Reader) simple(v any) (ok bool) {
+	start := r.at
+	switch v := v.(type) {
+	case *string:
+		var text []byte
+		if text, ok = r.simpleString(); ok {
+			*v = string(text)
+		}
+	case *tensor.Type:
+		var text []byte
+		if text, ok = r.simpleString(); ok {
+			*v = tensor.Type(text)
+		}
+	case *[]int64:
+		ok = r.integers(v)
+	}
+	if !ok {
+		r.at = start
+	}
+	return ok
+}
+
+// simpleString consumes a string without escapes and returns its text without the quotes.
+func (r *Reader) simpleString() (text []byte, ok bool) {
+	text, plain, err := r.quoted()
+	if err != nil || !plain || len(text) > maxInto {
+		return nil, false
+	}
+	return text[1 : len(text)-1], true
+}
+
+// maxIntegers is the maximum length of a list that integers reads.
+const maxIntegers = 32
+
+// integers consumes a list of integers of at most 18 digits. It returns false if the next value is another.
+func (r *Reader) integers(v *[]int64) bool {
+	if !r.Take('[') {
+		return false
+	}
+	list := make([]int64, 0, 4)
+	for len(list) < maxIntegers {
+		r.Peek()
+		n, next := scan(r.data, r.at)
+		if next == 0 || !n.whole || n.digits >= 1e18 {
+			return false
+		}
+		i := int64(n.digits)
+		if n.negative {
+			i = -i
+		}
+		list, r.at = append(list, i), next
+		if r.Take(']') {
+			*v = list
+			return true
+		}
+		if !r.Take(',') {
+			return false
+		}
+	}
+	return false
 }
 
 // plain names what JSON has for a kind of Go's types.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -62,6 +63,8 @@ func FuzzNumbers(f *testing.F) {
 	for _, document := range []string{
 		`[1,2,3]`, `[ 0.1 , -0.25e-3,1E5 ]`, `[-0]`, `[16777217]`, `[0.12345678359270096,1.17549435e-38,3.4028236e38]`, `[00]`, `[1.]`, `[-]`, `[1e]`, `[1 2]`,
 		`[12345678]`, `[123456789012345678901]`, `[0.000000000000000000000012345678901234567890]`, `[255,256,-129]`, `[1,"2"]`, `[1,[2]]`, `[1,`, `[9223372036854775808]`,
+		`[0.12345678901234567, -1.1234567890123456,9.123456789012345678,-0.1234567890123456789]`, `[-0.5, 0.25,x,0.1234567890123456789]`,
+		`[-0.0,00.5,0.5.5,0.5e3,-.5,0.,1.25]                             `, `[9.99999999999999999,9.999999999999999999,0.999999999999999999]      `,
 	} {
 		f.Add([]byte(document))
 	}
@@ -258,6 +261,7 @@ func BenchmarkValues(b *testing.B) {
 		"float32": func() string { return strconv.FormatFloat(float64(random.Float32()), 'g', -1, 32) },
 		"float64": func() string { return strconv.FormatFloat(float64(random.Float32()), 'g', -1, 64) },
 		"whole":   func() string { return strconv.Itoa(random.IntN(256)) },
+		"signed":  func() string { return strconv.FormatFloat(random.NormFloat64(), 'g', 8, 32) },
 	} {
 		const n = 224 * 224 * 3
 		texts := make([]string, n)
@@ -293,4 +297,27 @@ func TestIntoSaysWhatBelongsThere(t *testing.T) {
 	if err := (&Reader{data: []byte("[]")}).Into("parameters", &parameters); err == nil || !strings.Contains(err.Error(), "an object belongs") {
 		t.Error(err)
 	}
+}
+
+// FuzzInto checks that the values that are read without encoding/json become what that makes of them.
+func FuzzInto(f *testing.F) {
+	for _, document := range []string{`"FP32"`, `"\u0073"`, `"ü"`, `[1,28, 28]`, `[]`, `[-1,0]`, `[1.0]`, `[1e2]`, `[9223372036854775807]`, `[01]`, `[-]`, `null`, `"a`, "\"\x7f\"", "[1,", `[1]]`} {
+		f.Add([]byte(document))
+	}
+	f.Fuzz(func(t *testing.T, document []byte) {
+		check := func(got, want any) {
+			r := NewReader(document)
+			err := r.Into("it", got)
+			if err == nil {
+				err = r.End()
+			}
+			wrong := json.Unmarshal(document, want)
+			if len(document) <= maxInto && (err == nil) != (wrong == nil) || err == nil && !reflect.DeepEqual(got, want) {
+				t.Errorf("%q: %v, %v; want %v, %v", document, got, err, want, wrong)
+			}
+		}
+		check(new(string), new(string))
+		check(new(tensor.Type), new(tensor.Type))
+		check(new([]int64), new([]int64))
+	})
 }
