@@ -59,6 +59,7 @@ type outcome struct {
 	within float64 // share answered within the SLO
 	mean   time.Duration
 	batch  float64 // mean size
+	early  float64 // share refused although an instance would have answered it in time alone
 }
 
 // gaps returns a source of times between arrivals at rate.
@@ -106,6 +107,7 @@ type simulation struct {
 	warm    int
 	// answered in time, and executed in how many batches.
 	met, executed, batches int
+	early                  int
 	total                  time.Duration
 }
 
@@ -125,7 +127,8 @@ func (p pool) offer(name string, rate float64, requests int) outcome {
 	}
 	s.play(requests, p.gaps(rate, s.random))
 	asked := requests - s.warm
-	return outcome{within: float64(s.met) / float64(asked), mean: s.total / time.Duration(max(1, s.met)), batch: float64(s.executed) / float64(max(1, s.batches))}
+	return outcome{within: float64(s.met) / float64(asked), mean: s.total / time.Duration(max(1, s.met)), batch: float64(s.executed) / float64(max(1, s.batches)),
+		early: float64(s.early) / float64(asked)}
 }
 
 // play lets requests come until all are answered.
@@ -158,9 +161,23 @@ func (s *simulation) play(requests int, gap func() time.Duration) {
 		for _, a := range s.policy.Actions(at) {
 			if a.Dispatch != nil {
 				s.execute(now, a)
+			} else if int(a.Reject) > s.warm && s.couldMeet(now, a.Reject) {
+				s.early++
 			}
 		}
 	}
+}
+
+// couldMeet reports whether a request that is refused now would be answered in time if the instance that becomes
+// free first executed it alone, in the median time.
+func (s *simulation) couldMeet(now time.Duration, id RequestID) bool {
+	for i, in := range s.members {
+		end := max(now, s.free[i]) + time.Duration(float64(in.Exec[0])*math.Exp(-2.326*s.sigma)) + s.overhead/2
+		if end <= s.arrived[id]+s.within() {
+			return true
+		}
+	}
+	return false
 }
 
 // execute starts a batch behind the one that its instance executes.

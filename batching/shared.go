@@ -338,6 +338,9 @@ func (s *Shared) ahead(now time.Duration, slot int) bool {
 	if size < s.limit(now, of) {
 		return false // Not full after all: it may still grow.
 	}
+	if size == 1 && from > triedFrom(s, max(now, m.began+s.fleet.pace.Of(m.current)), of) {
+		return false // Those before it are late only if the present batch takes its longest time.
+	}
 	s.dispatch(now, slot, from, size, of)
 	return true
 }

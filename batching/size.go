@@ -28,6 +28,9 @@ func (s *Shared) size(now, start time.Duration, k *kind) (from, size int, passed
 	waiting := s.line.len() - first
 	limit := min(waiting, s.limit(now, k), s.line.limit)
 	from, size = first, k.largest(s.line.at(first).due-start, limit)
+	if limit == 1 {
+		return single(s, now, start, k, first), 1, false
+	}
 	if size == limit {
 		return from, size, false
 	}
@@ -49,11 +52,33 @@ func (s *Shared) size(now, start time.Duration, k *kind) (from, size int, passed
 	return from, size, from > first
 }
 
-// likely is [Shared.size] if no request is in time by Exec: the largest batch that is by the median. Nothing
-// better is to do, so it loses nothing.
+// triedFrom is the first request that is more likely in time than late if the instance executes it alone.
+func triedFrom(s *Shared, start time.Duration, k *kind) int {
+	return s.line.before(start + s.fleet.pace.Of(k.exec[0]))
+}
+
+// single chooses the request that the instance executes alone, where first is the first that is in time by Exec. One
+// before it is late in at most half of the cases, and always if it is passed over. So it goes first, unless that costs
+// those behind it more than half a request. Under a long overload it does, and passing over costs nothing: some
+// requests are lost anyway.
+func single(s *Shared, now, start time.Duration, k *kind, first int) (from int) {
+	tried := triedFrom(s, start, k)
+	if tried == first {
+		return first
+	}
+	load := s.load(now, k)
+	passing := s.lost(start, k, first, 1, load, math.Inf(1))
+	if s.lost(start, k, tried, 1, load, passing)+0.5 < passing {
+		return tried
+	}
+	return first
+}
+
+// likely is the largest batch that is in time by the median. If no request is in time by Exec, nothing better is
+// to do, so it loses nothing.
 func likely(s *Shared, now, start time.Duration, k *kind) (from, size int, passed bool) {
 	pace := &s.fleet.pace
-	from = s.line.before(start + pace.Of(k.exec[0]))
+	from = triedFrom(s, start, k)
 	limit := min(s.line.len()-from, s.limit(now, k), s.line.limit)
 	return from, max(1, k.largest(pace.exec(s.line.at(from).due-start), limit)), false
 }

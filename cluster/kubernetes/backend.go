@@ -132,6 +132,9 @@ func New(ctx context.Context, options Options) (*Backend, error) {
 	}
 	b.meter = newUsageMeter(options.Metrics, b.log, options.Now)
 	b.ctx, b.cancel = context.WithCancel(context.Background())
+	if lacksResize(options.Client) {
+		b.fleet.refuse(anyNode, refusal{ErrNoResize, options.Now()})
+	}
 	err = b.watch(ctx)
 	if err == nil {
 		err = claimWatch{b}.open(ctx)

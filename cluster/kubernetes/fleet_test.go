@@ -27,7 +27,7 @@ import (
 // cluster.
 func still(nodeCount, perNode int) *Backend {
 	b := &Backend{
-		options: Options{Now: time.Now}, selector: labels.Everything(), events: events.NewQueue(),
+		options: Options{Now: time.Now, Leading: func() bool { return true }}, selector: labels.Everything(), events: events.NewQueue(),
 		entries: map[cluster.InstanceID]*entry{}, exited: map[cluster.InstanceID]time.Time{},
 		fleet: fleet{generation: 1, nodes: map[string]*nodes.Node{}, instances: map[string]map[*entry]bool{}, tolerated: map[string][]corev1.Toleration{}, eligible: map[string]*answer{}},
 	}

@@ -47,6 +47,9 @@ func (b *Backend) podSeen(pod *corev1.Pod) {
 // take sets the pod that runs an instance. The lock is held.
 func (e *entry) take(pod *corev1.Pod, version uint64, device string) {
 	e.uid, e.version, e.pod, e.device = pod.UID, version, pod, device
+	if e.boost > 0 && podspec.StartingCPU(pod) == 0 {
+		e.setBoost(0) // This or another replica has ended it.
+	}
 	e.beside = nodes.Beside(pod, podspec.ContainerName(pod))
 	e.backend.fleet.learn(e.instance.Function, e.beside, e.backend.options.Now())
 }
@@ -81,13 +84,19 @@ func (b *Backend) discover(in cluster.Instance, pod *corev1.Pod) {
 	e.take(pod, parse(pod.ResourceVersion), in.Device())
 	close(e.begun)
 	e.enter()
+	if cpu := podspec.StartingCPU(pod); cpu > 0 {
+		e.setBoost(cpu)
+	}
 	if seen.State != cluster.Starting {
 		e.instance.State, e.instance.Reason = seen.State, seen.Reason
 		e.instance.ReadyAt = seen.ReadyAt
 	}
 	b.emit(e.instance)
-	if e.instance.State == cluster.Starting {
-		b.begin(func() { e.await() })
+	if e.instance.State == cluster.Starting || e.boost > 0 {
+		b.begin(func() {
+			e.await()
+			(&boosting{of: e}).end()
+		})
 	}
 }
 

@@ -52,6 +52,8 @@ type Options struct {
 	// Certificate returns the files of the instances' certificate of now, as a Secret has them;
 	// nil for instances without TLS.
 	Certificate func() map[string][]byte
+	// Leading reports whether this replica starts, stops and resizes instances; nil for always.
+	Leading func() bool
 	// NodeSelector selects the nodes for instances, for example "pool=models"; "" for
 	// all.
 	NodeSelector string
@@ -84,6 +86,9 @@ func (o Options) complete() (Options, labels.Selector, error) {
 	}
 	if o.Parallel <= 0 {
 		o.Parallel = defaultParallel
+	}
+	if o.Leading == nil {
+		o.Leading = func() bool { return true }
 	}
 	if o.Now == nil {
 		o.Now = time.Now

@@ -102,18 +102,8 @@ func (e *entry) changeShare(ctx context.Context, allow func(*cluster.Instance) e
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	for boosted := true; boosted; { // The share that it started with is taken back first.
-		e.backend.mu.Lock()
-		changed := e.changed
-		boosted = e.boost > 0 && e.instance.State == cluster.Ready
-		e.backend.mu.Unlock()
-		if boosted {
-			select {
-			case <-changed:
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		}
+	if err := (&boosting{of: e}).await(ctx); err != nil {
+		return err
 	}
 	before, after, err := e.beginResize(allow)
 	if err != nil {
@@ -122,8 +112,8 @@ func (e *entry) changeShare(ctx context.Context, allow func(*cluster.Instance) e
 	was, next := podspec.QuotaOf(before.InstanceSpec), podspec.QuotaOf(after.InstanceSpec)
 	if was != next {
 		err = e.setQuota(ctx, next)
+		e.noteRefusal(before.Node, err)
 	}
-	e.noteRefusal(before.Node, err)
 	if err != nil && !errors.Is(err, ErrNoResize) && !errors.Is(err, errForbidden) && was != next {
 		// Restore the old quota, even if the kubelet has not seen the new one yet.
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), resizeTimeout)
@@ -178,11 +168,20 @@ func unreported(pod *corev1.Pod) bool {
 // errUnreported refuses a resize on a node that does not report the pod's resources.
 var errUnreported = errors.New("its node does not report its resources: upgrade the kubelet to Kubernetes 1.33 or later")
 
-// noteRefusal notes that a node, a namespace or the cluster changes no quotas, if an error says so.
+// noteRefusal notes that a node, a namespace or the cluster changes no quotas, if an error says so, or that all of them
+// do, if err is nil.
 func (e *entry) noteRefusal(node string, err error) {
+	b := e.backend
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	where := node
 	switch {
-	case errors.Is(err, errInfeasible):
+	case err == nil:
+		for _, where := range []string{anyNode, inNamespace(e.namespace), node} {
+			delete(b.fleet.refusals, where)
+		}
+		return
+	case errors.Is(err, errInfeasible), errors.Is(err, errUnreported):
 	case errors.Is(err, ErrNoResize):
 		where = anyNode
 	case errors.Is(err, errForbidden):
@@ -190,13 +189,15 @@ func (e *entry) noteRefusal(node string, err error) {
 	default:
 		return
 	}
-	b := e.backend
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.fleet.refusals == nil {
-		b.fleet.refusals = map[string]refusal{}
+	b.fleet.refuse(where, refusal{err, b.options.Now()})
+}
+
+// refuse notes that a node, a namespace or the cluster changes no quotas.
+func (f *fleet) refuse(where string, r refusal) {
+	if f.refusals == nil {
+		f.refusals = map[string]refusal{}
 	}
-	b.fleet.refusals[where] = refusal{err, b.options.Now()}
+	f.refusals[where] = r
 }
 
 // endResize gives the instance its new share, or its old one if the resize failed.

@@ -69,7 +69,8 @@ func (b *Backend) start(ctx context.Context, spec cluster.InstanceSpec) (cluster
 		e.abandon(false)
 		return cluster.Instance{}, err
 	}
-	plan.StartingCPU = e.takeBoost()
+	more := &boosting{of: e}
+	plan.StartingCPU = more.begin()
 	if plan.Claim != "" {
 		if err := (claimWatch{b}).ensureClaim(ctx, namespace, plan.Share.Device, spec.Node); err != nil {
 			e.abandon(false)
@@ -77,7 +78,7 @@ func (b *Backend) start(ctx context.Context, spec cluster.InstanceSpec) (cluster
 		}
 	}
 	err = e.createPlanned(ctx, plan)
-	if err != nil && e.withoutBoost(err) {
+	if err != nil && more.refused(err) {
 		plan.StartingCPU = 0
 		err = e.createPlanned(ctx, plan)
 	}
@@ -90,7 +91,7 @@ func (b *Backend) start(ctx context.Context, spec cluster.InstanceSpec) (cluster
 	close(e.begun)
 	b.begin(func() {
 		e.await()
-		e.endBoost()
+		more.end()
 	})
 	return e.instance, nil
 }

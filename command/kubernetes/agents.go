@@ -31,7 +31,7 @@ const (
 	// agentDial bounds the connection to an agent, and agentAnswer its answer once it has what was sent.
 	agentDial, agentAnswer = 2 * time.Second, time.Minute
 	// agentTries is how often in a row an agent is sent a content that does not arrive, and agentPause the time
-	// between two tries.
+	// between two tries, or two questions while the agent reads the content's files.
 	agentTries, agentPause = 3, time.Second
 	// agentAway is how long an agent that could not be reached is left alone.
 	agentAway = 30 * time.Second
@@ -53,21 +53,26 @@ type agents struct {
 	// here reports whether it needs no download.
 	here func(name, function string) bool
 	// life ends the sendings, and begin begins each.
-	life   context.Context
-	begin  func(func())
-	client *http.Client
+	life  context.Context
+	begin func(func())
+	// client is for contents of which instances wait, ahead for others.
+	client, ahead *http.Client
 
 	mu        sync.Mutex
 	addresses map[string]string
 	sendings  map[spot]*sending
 	away      map[string]time.Time
+	// waits says why models are not on nodes ahead of instances, by the functions' names.
+	waits map[string]string
 }
 
 // sending is a content on its way to a node, or to an instance.
 type sending struct {
 	sent, of atomic.Int64
-	done     chan struct{}
-	err      error
+	// ahead: no instance has waited for it when it began.
+	ahead bool
+	done  chan struct{}
+	err   error
 }
 
 func newAgents(
@@ -75,18 +80,30 @@ func newAgents(
 	source func(context.Context, string, string) (content.Source, error),
 ) *agents {
 	dialer := &net.Dialer{Timeout: agentDial}
+	transport := &http.Transport{
+		DisableKeepAlives:     true,
+		DialContext:           dialer.DialContext,
+		ResponseHeaderTimeout: agentAnswer,
+		WriteBufferSize:       1 << 16,
+	}
 	return &agents{
 		source: source, here: here, life: life, begin: begin,
-		client: &http.Client{Transport: &http.Transport{
-			DisableKeepAlives:     true,
-			DialContext:           dialer.DialContext,
-			ResponseHeaderTimeout: agentAnswer,
-			WriteBufferSize:       1 << 16,
-		}},
+		client:    &http.Client{Transport: transport},
+		ahead:     &http.Client{Transport: sendingAhead{transport}},
 		addresses: map[string]string{},
 		sendings:  map[spot]*sending{},
 		away:      map[string]time.Time{},
 	}
+}
+
+// sendingAhead says in each request that no instance waits for the content.
+type sendingAhead struct{ http.RoundTripper }
+
+// RoundTrip implements [http.RoundTripper].
+func (s sendingAhead) RoundTrip(q *http.Request) (*http.Response, error) {
+	q = q.Clone(q.Context())
+	copies.Ahead(q.Header)
+	return s.RoundTripper.RoundTrip(q)
 }
 
 // follow follows the agents' pods until ctx ends.
@@ -143,18 +160,23 @@ func (a *agents) at(node string) string {
 // send begins to bring a content to a node, for a function, or joins the sending that is under way. Ahead of instances it
 // downloads nothing: the sending ends with errNotHere.
 func (a *agents) send(at spot, function string, ahead bool) (*sending, error) {
+	a.mu.Lock()
+	s := a.sendings[at]
+	a.mu.Unlock()
+	if s != nil {
+		return s, nil
+	}
 	address := a.at(at.node)
 	if address == "" {
 		return nil, fmt.Errorf("%s: %w", at.node, errNoAgent)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	s := a.sendings[at]
-	if s == nil {
-		s = &sending{done: make(chan struct{})}
+	if s = a.sendings[at]; s == nil {
+		s = &sending{ahead: ahead, done: make(chan struct{})}
 		a.sendings[at] = s
 		a.begin(func() {
-			s.err = a.bring(at, function, address+copies.ModelPath(at.namespace, at.content), ahead, s)
+			s.err = a.bring(at, function, address, s)
 			a.mu.Lock()
 			delete(a.sendings, at)
 			a.mu.Unlock()
@@ -165,18 +187,20 @@ func (a *agents) send(at spot, function string, ahead bool) (*sending, error) {
 }
 
 // bring brings a content to an agent. It tries again when a connection breaks.
-func (a *agents) bring(at spot, function, to string, ahead bool, s *sending) error {
-	state, err := content.Ask(a.life, a.client, to)
+func (a *agents) bring(at spot, function, address string, s *sending) error {
+	client, to := a.client, address+copies.ModelPath(at.namespace, at.content)
+	if s.ahead {
+		client = a.ahead
+	}
+	state, err := a.ask(client, to)
 	if err != nil {
-		a.mu.Lock()
-		a.away[at.node] = time.Now()
-		a.mu.Unlock()
+		a.note(at.node, address, err)
 		return err
 	}
 	if state.Needs == content.NeedsNothing {
 		return nil
 	}
-	if ahead && !a.here(at.content, function) {
+	if s.ahead && !a.here(at.content, function) {
 		return errNotHere
 	}
 	from, err := a.source(a.life, at.content, function)
@@ -185,10 +209,10 @@ func (a *agents) bring(at spot, function, to string, ahead bool, s *sending) err
 	}
 	s.of.Store(from.Index.Bytes())
 	for n := 1; ; n++ {
-		if state, err := content.Ask(a.life, a.client, to); err == nil {
+		if state, err := content.Ask(a.life, client, to); err == nil {
 			s.sent.Store(state.From)
 		}
-		err := content.Send(a.life, a.client, to, from, func(n int64) { s.sent.Add(n) })
+		err := content.Send(a.life, client, to, from, func(n int64) { s.sent.Add(n) })
 		if err == nil || n == agentTries || a.life.Err() != nil || errors.Is(err, content.ErrRefused) {
 			return err
 		}
@@ -198,4 +222,56 @@ func (a *agents) bring(at spot, function, to string, ahead bool, s *sending) err
 			return a.life.Err()
 		}
 	}
+}
+
+// ask asks an agent what it needs of a content. It waits for one that still reads the content's files.
+func (a *agents) ask(client *http.Client, to string) (state content.State, err error) {
+	for end := time.Now().Add(agentAnswer); ; {
+		state, err = content.Ask(a.life, client, to)
+		if err != nil || state.Needs != content.NeedsOther || time.Now().After(end) {
+			return state, err
+		}
+		select {
+		case <-time.After(agentPause):
+		case <-a.life.Done():
+			return state, a.life.Err()
+		}
+	}
+}
+
+// note leaves the agent of a node alone for a while if the error says that it cannot be reached. An answer of it, whatever
+// it says, is about one content only.
+func (a *agents) note(node, address string, err error) {
+	var dial *net.OpError
+	var late net.Error
+	unreachable := errors.As(err, &dial) && dial.Op == "dial" || errors.As(err, &late) && late.Timeout()
+	if !unreachable || a.life.Err() != nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.addresses[node] == address {
+		a.away[node] = time.Now()
+	}
+}
+
+// setWaits sets why models are not on nodes ahead of instances, by the functions' names. Without agents it does nothing.
+func (a *agents) setWaits(waits map[string]string) {
+	if a == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.waits = waits
+}
+
+// unprepared says which nodes do not have the model of a function ahead of its instances, and why, "" if all do that
+// should.
+func (a *agents) unprepared(function string) string {
+	if a == nil {
+		return ""
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.waits[function]
 }

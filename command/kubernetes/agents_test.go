@@ -137,6 +137,28 @@ func TestAgentsThatAreAway(t *testing.T) {
 	}
 }
 
+// An agent that refuses one content takes others. A sending that is under way is joined, whatever becomes of the agent.
+func TestAgentsThatRefuse(t *testing.T) {
+	n := newNode(t)
+	busy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "4 models arrive already", http.StatusServiceUnavailable)
+	}))
+	defer busy.Close()
+	n.agents.addresses["n"] = busy.URL
+	s, err := n.agents.send(n.spot(), "f.fn", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if <-s.done; s.err == nil || n.agents.at("n") != busy.URL {
+		t.Errorf("after %v the agent is at %q", s.err, n.agents.at("n"))
+	}
+	under := &sending{done: make(chan struct{})}
+	n.agents.sendings[n.spot()], n.agents.away["n"] = under, time.Now()
+	if s, err := n.agents.send(n.spot(), "f.fn", false); err != nil || s != under {
+		t.Errorf("the sending is not joined: %v", err)
+	}
+}
+
 // waiting is an instance that waits for its model. It may look for it on its node.
 func waiting(t *testing.T, n *aNode, looks bool) (address string) {
 	t.Helper()

@@ -210,7 +210,7 @@ func (p *platform) openControllers(opening context.Context) (command.Controller,
 	p.backend, err = kubernetes.New(opening, kubernetes.Options{
 		Client: p.core, Metrics: p.metrics, Namespaces: nil, Functions: p.objects.Lookup, Profiles: p.profiles,
 		Args: f.instanceArguments, Copies: f.copiesClaim, Local: f.instances.local, Grace: instanceGrace, NodeSelector: f.nodeSelector, Certificate: certificate, Logger: b.Log,
-		Content: contentOf, Feed: byURI.feed, Dial: b.Identity.Dial,
+		Content: contentOf, Feed: byURI.feed, Dial: b.Identity.Dial, Leading: p.election.Leading,
 	})
 	if err != nil {
 		return nil, err
@@ -240,7 +240,7 @@ func (p *platform) openControllers(opening context.Context) (command.Controller,
 	o.MaxSaves = objects.MaxSaves
 	p.learnType(opening) // Stored corrections hold for times that were converted in the same way.
 	o.Improver, o.Cuttable = p.images, p.images.cuttable
-	o.Arriving = byURI.progress
+	o.Arriving, o.Unprepared = byURI.progress, byURI.agents.unprepared
 	o.Replica, o.Eligible, o.Dial = p.replica(), p.eligible, b.Identity.Dial
 	if p.sets, err = sets.New(opening, p.backend, sets.Options{Leads: o.Replica.Leads, Dial: b.Identity.Dial, Logger: b.Log}); err != nil {
 		return nil, err

@@ -4,12 +4,15 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/podspec"
+	"github.com/faas-infer/faas-infer/instance/copies"
 	"github.com/faas-infer/faas-infer/provider"
 )
 
@@ -22,7 +25,7 @@ const (
 	prefetchAtOnce = 2
 	// confirmAfter is the time after which a node is asked again whether it has a model. The agent then counts the
 	// model as used, and keeps it. It must be less than the agent's --unused.
-	confirmAfter = 10 * time.Minute
+	confirmAfter = copies.ConfirmAfter
 	// minPrefetchPause and maxPrefetchPause bound the time after which a sending ahead that failed is tried again.
 	minPrefetchPause, maxPrefetchPause = 30 * time.Second, 10 * time.Minute
 	// supersededFor is how long a content that its function does not have any more is remembered: the function may
@@ -39,37 +42,35 @@ type wantedModel struct {
 }
 
 // spotsOf decides which nodes should have which contents before an instance starts there. Among the eligible nodes it
-// takes those that the scheduler takes first, which have the least room that suffices.
-func spotsOf(wanted []wantedModel, all []cluster.Node) (spots []spot, functions map[spot]string) {
-	all = slices.SortedFunc(slices.Values(all), func(a, b cluster.Node) int {
-		lacksA, lacksB := a.Free.CPU < prefetchRoom, b.Free.CPU < prefetchRoom
-		switch {
-		case lacksA != lacksB && lacksB:
-			return -1
-		case lacksA != lacksB:
-			return 1
-		}
-		return cmp.Or(cmp.Compare(a.Free.CPU, b.Free.CPU), cmp.Compare(a.Name, b.Name))
-	})
+// takes those that the scheduler takes first, which have the least room that suffices. Nodes that have a content already
+// come before others, so that the choice stays when the nodes' load changes. rank is 0 for them, and larger for others.
+func spotsOf(wanted []wantedModel, all []cluster.Node, rank func(spot) int) (spots []spot, functions map[spot]string) {
 	functions = map[spot]string{}
 	for _, w := range wanted {
-		left := prefetchNodes
-		for _, n := range all {
-			if left == 0 {
-				break
-			}
-			if w.nodes != nil && !slices.Contains(w.nodes, n.Name) {
-				continue
-			}
-			left--
-			at := spot{n.Name, w.namespace, w.content}
-			if _, twice := functions[at]; !twice {
-				functions[at] = w.function
-				spots = append(spots, at)
+		at := func(n cluster.Node) spot { return spot{n.Name, w.namespace, w.content} }
+		nodes := slices.DeleteFunc(slices.Clone(all), func(n cluster.Node) bool {
+			return w.nodes != nil && !slices.Contains(w.nodes, n.Name)
+		})
+		slices.SortFunc(nodes, func(a, b cluster.Node) int {
+			return cmp.Or(cmp.Compare(lacksRoom(a), lacksRoom(b)), cmp.Compare(rank(at(a)), rank(at(b))),
+				cmp.Compare(a.Free.CPU, b.Free.CPU), cmp.Compare(a.Name, b.Name))
+		})
+		for _, n := range nodes[:min(len(nodes), prefetchNodes)] {
+			if _, twice := functions[at(n)]; !twice {
+				functions[at(n)] = w.function
+				spots = append(spots, at(n))
 			}
 		}
 	}
 	return spots, functions
+}
+
+// lacksRoom is 1 for a node that gets no instance soon, and 0 for others.
+func lacksRoom(n cluster.Node) int {
+	if n.Free.CPU < prefetchRoom {
+		return 1
+	}
+	return 0
 }
 
 // ahead is what is known of contents on nodes.
@@ -84,9 +85,24 @@ type ahead struct {
 type failure struct {
 	count int
 	until time.Time
+	why   error
 }
 
-// next returns the spots to which contents are sent now, and forgets those that are not wanted any more.
+// rank says how well a content is kept at a spot: 0 if it is there or on its way, 1 if nothing is known, and 2 if the
+// node did not take it.
+func (a *ahead) rank(at spot, now time.Time) int {
+	confirmed, is := a.confirmed[at]
+	switch {
+	case a.flying[at], is && now.Sub(confirmed) < 2*confirmAfter:
+		return 0
+	case a.failures[at].count == 0:
+		return 1
+	}
+	return 2
+}
+
+// next returns the spots to which contents are sent now. It forgets what was not wanted lately: a spot may be wanted again
+// soon.
 func (a *ahead) next(wanted []spot, now time.Time) (out []spot) {
 	if a.confirmed == nil {
 		a.confirmed, a.failures, a.flying = map[spot]time.Time{}, map[spot]failure{}, map[spot]bool{}
@@ -102,17 +118,30 @@ func (a *ahead) next(wanted []spot, now time.Time) (out []spot) {
 			out = append(out, at)
 		}
 	}
-	for at := range a.confirmed {
-		if !in[at] {
-			delete(a.confirmed, at)
-		}
-	}
-	for at := range a.failures {
-		if !in[at] {
-			delete(a.failures, at)
-		}
-	}
+	maps.DeleteFunc(a.confirmed, func(at spot, when time.Time) bool { return !in[at] && now.Sub(when) >= 2*confirmAfter })
+	maps.DeleteFunc(a.failures, func(at spot, f failure) bool { return !in[at] && now.Sub(f.until) >= confirmAfter })
 	return out
+}
+
+// waits says for each function which nodes do not take its model ahead of instances, and why.
+func (a *ahead) waits(wanted []wantedModel) map[string]string {
+	said := map[string][]string{}
+	for at, f := range a.failures {
+		if errors.Is(f.why, errNotHere) {
+			continue // It is sent once an instance needs it.
+		}
+		for _, w := range wanted {
+			if w.namespace == at.namespace && w.content == at.content && (w.nodes == nil || slices.Contains(w.nodes, at.node)) {
+				said[w.function] = append(said[w.function], fmt.Sprintf("node %s until %s: %v", at.node, f.until.UTC().Format(time.TimeOnly), f.why))
+			}
+		}
+	}
+	all := map[string]string{}
+	for function, nodes := range said {
+		slices.Sort(nodes)
+		all[function] = "the model is sent to instances only, not ahead of them, on " + strings.Join(nodes, "; on ")
+	}
+	return all
 }
 
 // ended takes in how a sending has ended. It reports whether that is worth a word: the first failure in a row is.
@@ -125,7 +154,7 @@ func (a *ahead) ended(at spot, err error, now time.Time) (first bool) {
 	}
 	f := a.failures[at]
 	pause := min(maxPrefetchPause, minPrefetchPause<<min(f.count, 10))
-	a.failures[at] = failure{f.count + 1, now.Add(pause)}
+	a.failures[at] = failure{f.count + 1, now.Add(pause), err}
 	return f.count == 0
 }
 
@@ -156,6 +185,7 @@ func (u *uris) prefetch(ctx context.Context) {
 		}
 		u.forget(instances, time.Now())
 		if u.agents == nil || !u.platform.election.Leading() {
+			u.agents.setWaits(nil)
 			continue
 		}
 		nodes, err := u.platform.backend.Nodes(ctx)
@@ -163,8 +193,11 @@ func (u *uris) prefetch(ctx context.Context) {
 			continue
 		}
 		nodes = slices.DeleteFunc(nodes, func(n cluster.Node) bool { return u.agents.at(n.Name) == "" })
-		spots, functions := spotsOf(u.wanted(time.Now()), nodes)
-		for _, at := range known.next(spots, time.Now()) {
+		now := time.Now()
+		wanted := u.wanted(now)
+		spots, functions := spotsOf(wanted, nodes, func(at spot) int { return known.rank(at, now) })
+		u.agents.setWaits(known.waits(wanted))
+		for _, at := range known.next(spots, now) {
 			u.platform.watching.Go(func() {
 				s, err := u.agents.send(at, functions[at], true)
 				if err == nil {
@@ -180,7 +213,7 @@ func (u *uris) prefetch(ctx context.Context) {
 	}
 }
 
-// note counts and logs what became of a sending ahead. A failure keeps nothing from running.
+// note logs what became of a sending ahead. A failure keeps nothing from running.
 func (u *uris) note(at spot, err error) {
 	log := u.platform.base.Log
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,10 +26,65 @@ func TestSpotsOf(t *testing.T) {
 		{content: "a", function: "f.other", namespace: "other", nodes: []string{"n1", "n4"}},
 		{content: "b", function: "h.fn", namespace: "fn", nodes: []string{}},
 	}
-	spots, functions := spotsOf(wanted, nodes)
+	none := func(spot) int { return 1 }
+	spots, functions := spotsOf(wanted, nodes, none)
 	want := []spot{{"n2", "fn", "a"}, {"n3", "fn", "a"}, {"n0", "fn", "a"}, {"n4", "fn", "a"}, {"n4", "other", "a"}, {"n1", "other", "a"}}
 	if !slices.Equal(spots, want) || functions[want[0]] != "f.fn" {
 		t.Errorf("%v, %v", spots, functions)
+	}
+}
+
+// The choice stays with nodes that have a content when the nodes' load changes, for as long as they have room. A node that
+// does not take it comes last.
+func TestSpotsStay(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	wanted := []wantedModel{{content: "a", function: "f.fn", namespace: "fn"}}
+	known := ahead{}
+	nodes := make([]cluster.Node, 8)
+	for i := range nodes {
+		nodes[i].Name = fmt.Sprintf("n%d", i)
+	}
+	choose := func(want string, refuses ...string) {
+		t.Helper()
+		for {
+			spots, _ := spotsOf(wanted, nodes, func(at spot) int { return known.rank(at, now) })
+			next := known.next(spots, now)
+			for _, at := range next {
+				var err error
+				if slices.Contains(refuses, at.node) {
+					err = errors.New("no room")
+				}
+				known.ended(at, err, now)
+			}
+			if len(next) > 0 {
+				continue
+			}
+			got := ""
+			for _, at := range spots {
+				got += at.node
+			}
+			if got != want {
+				t.Errorf("chosen are %s, want %s", got, want)
+			}
+			return
+		}
+	}
+	load := func(free ...int) {
+		for i, cpu := range free {
+			nodes[i].Free.CPU = cpu
+		}
+	}
+	load(1000, 1100, 1200, 1300, 1400, 1500, 1600, 1700)
+	choose("n0n3n4n5", "n1", "n2")
+	load(8000, 7000, 6000, 5000, 4000, 3000, 2000, 1000)
+	now = now.Add(minPrefetchPause / 2)
+	choose("n5n4n3n0")
+	load(100)
+	choose("n7n5n4n3")
+	load(600)
+	choose("n0n7n5n4")
+	if said := known.waits(wanted)["f.fn"]; !strings.Contains(said, "on node n1 until 01:47:10: no room; on node n2") {
+		t.Errorf("it says %q", said)
 	}
 }
 
@@ -68,6 +124,7 @@ func TestAhead(t *testing.T) {
 	known.ended(a, nil, now)
 	known.ended(b, nil, now)
 	all = nil
+	now = now.Add(2 * confirmAfter)
 	next()
 	if len(known.confirmed) != 0 || len(known.failures) != 0 {
 		t.Errorf("it remembers %v, %v", known.confirmed, known.failures)

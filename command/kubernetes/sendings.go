@@ -92,7 +92,8 @@ func (u *uris) toNode(ctx context.Context, client *http.Client, spec cluster.Ins
 	}
 	u.show(spec, at.node, s)
 	there := follow(ctx, s, sent)
-	if errors.Is(s.failed(), errNotHere) { // It had begun ahead of this instance.
+	if failed := s.failed(); s.ahead && (errors.Is(failed, errNotHere) || errors.Is(failed, content.ErrRefused)) {
+		// It had begun ahead of this instance, for which the node downloads and evicts more.
 		return u.toNode(ctx, client, spec, address, sent)
 	}
 	if !there {

@@ -2,15 +2,15 @@ package copies
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"net/http"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -38,9 +38,19 @@ const (
 	arrivalIdle = time.Minute
 	// beginPatience is how long a new arrival may take until it takes bytes.
 	beginPatience = time.Second
-	// private is the mode of a content's directory: its owner alone writes there.
-	private = 0o755
+	// private is the mode of a content's directory: its owner alone writes there. No instance believes one with another
+	// mode, so it is closed while it may have what others put there.
+	private, closed = 0o755, 0o700
+	// ConfirmAfter is the time after which a provider asks again whether a node has a content that it wants there ahead
+	// of instances. Each question counts as a use.
+	ConfirmAfter = 10 * time.Minute
+	// aheadHeader says that no instance waits for what is sent. Such a content evicts nothing that was used lately.
+	aheadHeader = "X-Faas-Infer-Ahead"
 )
+
+// Ahead marks the requests of a sender that sends ahead of instances. The agent keeps what was used within twice
+// [ConfirmAfter] from its content. Otherwise contents that do not fit together would take turns.
+func Ahead(header http.Header) { header.Set(aheadHeader, "true") }
 
 // ModelDir names the directory of a content in its namespace's directory.
 func ModelDir(content string) string { return modelPrefix + content }
@@ -74,7 +84,7 @@ func findModel(ctx context.Context, dir, name string, owner int) (path string, h
 func isPrivate(path string, owner int) bool {
 	var is unix.Stat_t
 	err := unix.Lstat(path, &is)
-	return err == nil && isDir(is) && int(is.Uid) == owner && is.Mode&0o022 == 0
+	return err == nil && isDir(is) && int(is.Uid) == owner && is.Mode&0o777 == private
 }
 
 // Models takes the contents that a provider sends. It is a handler of the paths of [ModelPath], and bounds how many
@@ -86,20 +96,34 @@ type Models struct {
 	// Context ends what arrives.
 	Context context.Context
 
-	mu       sync.Mutex
+	// mu is held for moments only, and not while files are read.
+	mu sync.Mutex
+	// arriving and lookups are by the directories below the tidier's Root.
 	arriving map[string]*arrival
+	lookups  map[string]*lookup
 }
 
 // arrival is a content on its way.
 type arrival struct {
 	receiver *content.Receiver
+	// cancel ends it.
+	cancel context.CancelFunc
 	// seen is when the sender asked last.
 	seen time.Time
 	// use counts the requests that are being served.
 	use int
+	// ahead: no instance waits for it.
+	ahead atomic.Bool
 }
 
-// ServeHTTP answers the sender of a content as a [content.Receiver] does.
+// lookup is one look whether a content is here, for all that ask meanwhile. After the machine's start it reads all files.
+type lookup struct {
+	done  chan struct{}
+	found bool
+}
+
+// ServeHTTP answers the sender of a content as a [content.Receiver] does. An arrival begins with its index: whoever only
+// asks takes no place from those that send.
 func (m *Models) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	rest, _ := strings.CutPrefix(q.URL.Path, modelsPath)
 	namespace, rest, _ := strings.Cut(rest, "/")
@@ -112,124 +136,171 @@ func (m *Models) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		http.Error(w, "this node keeps no models of the namespace "+namespace, http.StatusNotFound)
 		return
 	}
-	a, err := m.arrive(namespace, name)
-	if err != nil {
-		m.Log.Warn().Err(err).Str("namespace", namespace).Str("model", name).Msg("takes no model now")
-		http.Error(w, err.Error(), http.StatusServiceUnavailable)
-		return
-	}
+	q.URL.Path = "/" + below
+	begins := q.Method == http.MethodPut && q.URL.Path == content.IndexPath
+	at := path.Join(namespace, ModelDir(name))
+	a := m.join(at)
 	if a == nil {
-		content.Answer(w, content.State{Name: name, Needs: content.NeedsNothing})
-		return
+		needs := m.look(q.Context(), at, name)
+		if needs != content.NeedsIndex || !begins {
+			content.Answer(w, content.State{Name: name, Needs: needs})
+			return
+		}
+		var err error
+		if a, err = m.begin(at, name); err != nil {
+			m.Log.Warn().Err(err).Str("namespace", namespace).Str("model", name).Msg("takes no model now")
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
 	}
 	defer m.leave(a)
-	q.URL.Path = "/" + below
+	if begins {
+		a.ahead.Store(q.Header.Get(aheadHeader) != "")
+	}
 	a.receiver.ServeHTTP(w, q)
 }
 
-// arrive returns the arrival of a content, which begins now if it must. It returns nil if the content is here.
-func (m *Models) arrive(namespace, name string) (*arrival, error) {
-	dir := filepath.Join(m.Tidier.Root, namespace, ModelDir(name))
+// join returns the arrival into a directory, nil if there is none.
+func (m *Models) join(at string) *arrival {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if a := m.arriving[dir]; a != nil {
+	a := m.arriving[at]
+	if a != nil {
 		a.seen, a.use = time.Now(), a.use+1
-		return a, nil
 	}
+	return a
+}
+
+// look says what is needed of a content that does not arrive. It says that something else is under way while its files
+// are still being read.
+func (m *Models) look(ctx context.Context, at, name string) content.Need {
+	m.mu.Lock()
+	l := m.lookups[at]
+	if l == nil {
+		l = &lookup{done: make(chan struct{})}
+		if m.lookups == nil {
+			m.lookups = map[string]*lookup{}
+		}
+		m.lookups[at] = l
+		go func() {
+			defer close(l.done)
+			l.found = m.find(at, name)
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			delete(m.lookups, at)
+		}()
+	}
+	m.mu.Unlock()
+	late := time.NewTimer(beginPatience)
+	defer late.Stop()
+	select {
+	case <-l.done:
+		if l.found {
+			return content.NeedsNothing
+		}
+		return content.NeedsIndex
+	case <-late.C:
+	case <-ctx.Done():
+	}
+	return content.NeedsOther
+}
+
+// find reports whether a content is here, and notes that it is used.
+func (m *Models) find(at, name string) bool {
 	ctx, cancel := context.WithTimeout(m.Context, beginPatience)
 	defer cancel()
-	if _, held := findModel(ctx, dir, name, os.Geteuid()); held != nil {
-		workdir.Use(dir, time.Now())
-		return nil, held.Close()
+	dir := filepath.Join(m.Tidier.Root, at)
+	_, held := findModel(ctx, dir, name, os.Geteuid())
+	if held == nil {
+		return false
 	}
-	if len(m.arriving) >= maxArrivals {
-		return nil, fmt.Errorf("%d models arrive already", maxArrivals)
+	workdir.Use(dir, time.Now())
+	_ = held.Close() // It was read only.
+	return true
+}
+
+// begin begins the arrival of a content, or joins it.
+func (m *Models) begin(at, name string) (*arrival, error) {
+	if a := m.join(at); a != nil {
+		return a, nil
 	}
-	if err := seal(dir); err != nil {
-		return nil, err
-	}
-	a := &arrival{seen: time.Now(), use: 1}
-	var err error
-	if a.receiver, err = content.NewReceiver(dir, name); err != nil {
-		return nil, err
-	}
-	held, err := workdir.Hold(ctx, dir, beginPatience)
+	receiver, err := content.NewReceiver(filepath.Join(m.Tidier.Root, at), name)
 	if err != nil {
 		return nil, err
 	}
-	a.receiver.Room = m.Tidier.makeRoom
+	life, cancel := context.WithCancel(m.Context)
+	a := &arrival{receiver: receiver, cancel: cancel, seen: time.Now(), use: 1}
+	receiver.Room = func(bytes int64) error {
+		err := m.Tidier.makeRoom(at, bytes, a.ahead.Load())
+		if err != nil {
+			cancel() // It leaves its place to others.
+		}
+		return err
+	}
+	m.mu.Lock()
+	if len(m.arriving) >= maxArrivals || m.arriving[at] != nil {
+		m.mu.Unlock()
+		cancel()
+		return nil, fmt.Errorf("this or %d other models arrive already", maxArrivals)
+	}
 	if m.arriving == nil {
 		m.arriving = map[string]*arrival{}
 	}
-	m.arriving[dir] = a
-	go m.wait(a, dir, held)
+	m.arriving[at] = a
+	m.mu.Unlock()
+	ctx, enough := context.WithTimeout(life, beginPatience)
+	defer enough()
+	held, err := m.Tidier.receive(ctx, at)
+	if err != nil {
+		m.end(a, at)
+		return nil, err
+	}
+	go m.wait(life, a, at, held)
 	select {
-	case <-a.receiver.Begun():
+	case <-receiver.Begun():
 	case <-ctx.Done():
 	}
 	return a, nil
 }
 
-// seal makes a directory that nobody else can write. What others may have put there goes: the kubelet makes the
-// directory for everybody, if an instance mounts it before its content comes.
-func seal(dir string) error {
-	if err := os.Mkdir(dir, private); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	if isPrivate(dir, os.Geteuid()) {
-		return nil
-	}
-	f, err := os.OpenFile(dir, unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if err := f.Chmod(private); err != nil {
-		return err
-	}
-	if !isPrivate(dir, os.Geteuid()) { // Another user has made it.
-		return errors.Join(os.RemoveAll(dir), os.Mkdir(dir, private))
-	}
-	names, err := f.Readdirnames(-1)
-	for _, name := range names {
-		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, name)))
-	}
-	return err
+// end ends an arrival.
+func (m *Models) end(a *arrival, at string) {
+	a.cancel()
+	m.Tidier.received(at)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.arriving, at)
 }
 
 // wait follows an arrival to its end.
-func (m *Models) wait(a *arrival, dir string, held *os.File) {
+func (m *Models) wait(life context.Context, a *arrival, at string, held *os.File) {
 	defer held.Close()
-	ctx, cancel := context.WithCancel(m.Context)
-	defer cancel()
-	go m.giveUpIdle(ctx, cancel, a)
+	go m.giveUpIdle(life, a)
 	began := time.Now()
-	_, err := a.receiver.Wait(ctx)
-	m.mu.Lock()
-	delete(m.arriving, dir)
-	m.mu.Unlock()
+	_, err := a.receiver.Wait(life)
+	m.end(a, at)
 	switch {
 	case err == nil:
-		m.Log.Info().Str("directory", dir).Dur("took_ms", time.Since(began)).Msg("a model is on the node")
+		m.Log.Info().Str("directory", at).Dur("took_ms", time.Since(began)).Msg("a model is on the node")
 	case m.Context.Err() == nil:
-		m.Log.Warn().Err(err).Str("directory", dir).Msg("a model has not arrived")
+		m.Log.Warn().Err(err).Str("directory", at).Msg("a model has not arrived")
 	}
 }
 
 // giveUpIdle ends an arrival that nobody brings any more.
-func (m *Models) giveUpIdle(ctx context.Context, cancel context.CancelFunc, a *arrival) {
+func (m *Models) giveUpIdle(life context.Context, a *arrival) {
 	tick := time.NewTicker(arrivalIdle / 4)
 	defer tick.Stop()
 	for {
 		select {
-		case <-ctx.Done():
+		case <-life.Done():
 			return
 		case now := <-tick.C:
 			m.mu.Lock()
 			idle := a.use == 0 && now.Sub(a.seen) >= arrivalIdle
 			m.mu.Unlock()
 			if idle {
-				cancel()
+				a.cancel()
 				return
 			}
 		}

@@ -46,6 +46,9 @@ type Tidier struct {
 
 	// looking is held while directories are looked at and removed.
 	looking sync.Mutex
+	// coming has the directories below Root into which contents are being received, and the bytes that each will have,
+	// 0 until that is known. None of them is removed.
+	coming map[string]int64
 }
 
 // Removed says that a function's copies were removed.
@@ -66,6 +69,9 @@ type state struct {
 	used  time.Time
 	// held: instances have it.
 	held bool
+	// coming: a content is being received. bytes has those that it will have, and rest are those that are not here yet.
+	coming bool
+	rest   int64
 	// beyond says why it cannot be added up. Its bytes are those that were counted before.
 	beyond error
 }
@@ -90,43 +96,6 @@ func (t *Tidier) Look(now time.Time) (removed []Removed, err error) {
 	defer s.close()
 	removed, wrong := remove(t.unneeded(s.all, now), s.old)
 	return removed, errors.Join(err, failed, wrong)
-}
-
-// makeRoom removes what no instance holds, least recently used first, until so many bytes more have room. What is in
-// use stays. The error says why they have none.
-func (t *Tidier) makeRoom(more int64) error {
-	t.looking.Lock()
-	defer t.looking.Unlock()
-	s, err := t.survey(time.Now())
-	defer s.close()
-	var bytes int64
-	for _, one := range s.all {
-		bytes += one.bytes
-	}
-	var out []unneeded
-	for _, one := range inOrder(s.all) {
-		if bytes+more <= t.Size || one.held {
-			break
-		}
-		bytes -= one.bytes
-		out = append(out, unneeded{one, "a model needs its room"})
-	}
-	if bytes+more > t.Size {
-		return errors.Join(err, fmt.Errorf("the model has %d bytes; what is in use takes %d of the %d bytes that copies may have",
-			more, bytes, t.Size))
-	}
-	if _, failed := remove(out, nil); failed != nil {
-		err = errors.Join(err, failed)
-	}
-	var disk unix.Statfs_t
-	if failed := unix.Statfs(t.Root, &disk); failed != nil {
-		return errors.Join(err, failed)
-	}
-	free, keep := int64(disk.Bavail)*disk.Bsize, int64(disk.Blocks)*disk.Bsize/100*int64(t.KeepFree)
-	if free-more < keep {
-		return errors.Join(err, fmt.Errorf("the model has %d bytes, and %d of the disk's %d free bytes stay free", more, keep, free))
-	}
-	return nil // What could not be looked at does not keep a model out.
 }
 
 // survey is what a node's directory has.
@@ -159,6 +128,12 @@ func (t *Tidier) survey(now time.Time) (s survey, err error) {
 		}
 		s.open = append(s.open, dir)
 		states, leftovers, failed := states(dir, now)
+		for i, one := range states {
+			if size, is := t.coming[one.name()]; is {
+				states[i].coming, states[i].rest = true, max(0, size-one.bytes)
+				states[i].bytes = max(one.bytes, size)
+			}
+		}
 		s.all, s.old, err = append(s.all, states...), append(s.old, leftovers...), errors.Join(err, failed)
 	}
 	return s, err
@@ -275,13 +250,16 @@ type unneeded struct {
 
 // unneeded decides which directories go: those not used for t.Unused, and, for as long as the rest is
 // larger than t.Size, the least recently used ones without an instance, then the largest ones. Those that
-// cannot be added up go too, last and in any case. No other goes for them, however much they hold.
+// cannot be added up go too, last and in any case. No other goes for them, however much they hold. Those into which
+// contents are being received stay.
 func (t *Tidier) unneeded(all []state, now time.Time) (out []unneeded) {
 	var rest []state
 	var beyond []unneeded
 	var bytes int64
 	for _, s := range all {
 		switch {
+		case s.coming:
+			bytes += s.bytes
 		case s.beyond != nil:
 			beyond = append(beyond, unneeded{s, s.beyond.Error()})
 		case !s.held && now.Sub(s.used) >= t.Unused:

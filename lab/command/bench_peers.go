@@ -60,6 +60,7 @@ needs two cores that nothing else uses. A trial of resnet-50 takes about a minut
 everything takes hours: select models and peers.`,
 		Example: `  faas-infer-lab bench peers
   faas-infer-lab bench peers --models dssm --peers triton,ray --only json
+  faas-infer-lab bench peers --models resnet-50 --peers none
   faas-infer-lab bench peers --budget 30s --trial 3s --json`,
 	}, func(ctx context.Context, o rig.Options) (_ *report.Report, err error) {
 		if b.Core, err = rig.PinCores(); err != nil {
@@ -69,7 +70,7 @@ everything takes hours: select models and peers.`,
 	})
 	f := c.Flags()
 	f.StringSliceVar(&b.Models, "models", nil, "models to measure: "+strings.Join(peers.Models(), ", ")+" (default: all)")
-	f.StringSliceVar(&b.Peers, "peers", nil, "peers to measure: "+strings.Join(peers.Names(), ", ")+" (default: all)")
+	f.StringSliceVar(&b.Peers, "peers", nil, "peers to measure: "+strings.Join(peers.Names(), ", ")+"; or none (default: all)")
 	f.StringSliceVar(&b.Payloads, "only", nil, "payloads to send: binary, json, grpc (default: all)")
 	f.DurationVar(&b.Trial, "trial", 1500*time.Millisecond, "how long one rate is offered, at least 12 times the SLO and 600 requests")
 	f.DurationVar(&b.Budget, "budget", 20*time.Second, "how long one search may take; it has 7 to 14 trials")

@@ -127,10 +127,16 @@ func Names() (names []string) {
 	return names
 }
 
+// None is the name in [Bench.Peers] that stands for no peer: faas-infer is measured alone.
+const None = "none"
+
 // choose returns the peers with these names, all if names is empty.
 func choose(names []string) ([]Peer, error) {
 	if len(names) == 0 {
 		return all, nil
+	}
+	if slices.Equal(names, []string{None}) {
+		return nil, nil
 	}
 	var chosen []Peer
 	for _, name := range names {

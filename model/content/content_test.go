@@ -129,10 +129,7 @@ func TestWritesGoToTheirPlace(t *testing.T) {
 	if err := w.putIndex(bytes.NewReader(s.Index.text())); err != nil {
 		t.Fatal(err)
 	}
-	w.mu.Lock()
-	_, err := w.file.WriteString("na") // It is not counted.
-	w.mu.Unlock()
-	if err != nil {
+	if _, err := w.file.WriteString("na"); err != nil { // It is not counted.
 		t.Fatal(err)
 	}
 	if err := Send(t.Context(), client, w.server.URL, s, func(int64) {}); err != nil {
@@ -279,6 +276,47 @@ func TestWrongBytes(t *testing.T) {
 	}
 	if err := Send(t.Context(), client, w.server.URL, s, nil); err != nil {
 		t.Fatal(err)
+	}
+	equal(t, <-w.dir, s)
+}
+
+// A content that cannot be published is not said to be here. It is published once that is possible.
+func TestPublishFails(t *testing.T) {
+	s := model(t)
+	w := wait(t, t.TempDir(), s.Index.Name())
+	awaitNeed(t, w, NeedsIndex)
+	if err := os.Mkdir(w.mark(), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := Send(t.Context(), client, w.server.URL, s, nil); !errors.Is(err, ErrRefused) {
+		t.Errorf("the sender is told %v", err)
+	}
+	if needs := w.State().Needs; needs != NeedsIndex || w.Find() != "" {
+		t.Errorf("it needs %s, and finds %q", needs, w.Find())
+	}
+	if err := os.Remove(w.mark()); err != nil {
+		t.Fatal(err)
+	}
+	again := int64(0)
+	if err := Send(t.Context(), client, w.server.URL, s, func(n int64) { again += n }); err != nil || again > 0 {
+		t.Errorf("%d bytes were sent again: %v", again, err)
+	}
+	equal(t, <-w.dir, s)
+}
+
+// A receiver that reads or makes room says meanwhile what it needs.
+func TestStateIsAnsweredMeanwhile(t *testing.T) {
+	s := model(t)
+	w := wait(t, t.TempDir(), s.Index.Name())
+	awaitNeed(t, w, NeedsIndex)
+	asked := false
+	w.Room = func(int64) error {
+		_, err := Ask(t.Context(), client, w.server.URL)
+		asked = err == nil
+		return err
+	}
+	if err := Send(t.Context(), client, w.server.URL, s, nil); err != nil || !asked {
+		t.Errorf("asked: %v, %v", asked, err)
 	}
 	equal(t, <-w.dir, s)
 }

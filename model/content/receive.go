@@ -73,7 +73,8 @@ type Receiver struct {
 
 	dir, name string
 
-	// turn holds a token while nothing is received.
+	// turn holds a token while nothing is received. The fields at, file, got and sha, and changes of index and here,
+	// belong to whoever has taken it. No question waits for that one.
 	turn chan struct{}
 	// begun is closed once Wait takes what a sender brings, and done once the content is here.
 	begun chan struct{}
@@ -81,17 +82,17 @@ type Receiver struct {
 	// leaving: Wait returns, so nothing more is taken.
 	leaving atomic.Bool
 
-	mu sync.Mutex
-	// lock is held by the process that receives.
-	lock  *os.File
-	index *Index
-	here  int64
 	// at is the file that is received, and sha the hash of what is here of it.
 	at   int
 	file *os.File
 	got  int64
 	sha  hash.Hash
-	end  error
+
+	mu sync.Mutex
+	// lock is held by the process that receives.
+	lock  *os.File
+	index *Index
+	here  int64
 }
 
 // NewReceiver returns a receiver of a content into a directory, which must exist.
@@ -168,7 +169,7 @@ func (r *Receiver) Wait(ctx context.Context) (string, error) {
 	defer r.close()
 	select {
 	case <-r.done:
-		return r.whole(), r.end
+		return r.whole(), nil
 	case <-ctx.Done():
 		return "", ctx.Err()
 	}
@@ -181,9 +182,14 @@ func (r *Receiver) Begun() <-chan struct{} { return r.begun }
 func (r *Receiver) close() {
 	r.leaving.Store(true)
 	<-r.turn // What is being received ends first: its connection has a deadline.
+	r.leaveFile()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.lock = nil
+}
+
+// leaveFile closes the present file. The turn is taken.
+func (r *Receiver) leaveFile() {
 	if r.file != nil {
 		_ = r.file.Close() // What is not on the disk is received again.
 		r.file = nil
@@ -271,8 +277,6 @@ func (r *Receiver) putIndex(body io.Reader) error {
 	if err != nil {
 		return err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if r.index != nil {
 		return nil
 	}
@@ -281,8 +285,32 @@ func (r *Receiver) putIndex(body io.Reader) error {
 			return err
 		}
 	}
-	r.index = &i
-	return r.openNext()
+	r.setIndex(&i)
+	return r.orAgain(r.openNext())
+}
+
+// setIndex begins to receive the files of an index, or waits for another one if it is nil. The turn is taken.
+func (r *Receiver) setIndex(i *Index) {
+	r.leaveFile()
+	r.at, r.got = 0, 0
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.index, r.here = i, 0
+}
+
+// orAgain makes the sender begin again with the index after an error, which leaves open what is here. The turn is taken.
+func (r *Receiver) orAgain(err error) error {
+	if err != nil {
+		r.setIndex(nil)
+	}
+	return err
+}
+
+// count adds to the bytes that are here. The turn is taken.
+func (r *Receiver) count(bytes int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.here += bytes
 }
 
 // present is the number of bytes of an index's files that are here from before.
@@ -296,7 +324,7 @@ func (r *Receiver) present(i *Index) (bytes int64) {
 	return bytes
 }
 
-// openNext goes on to the first file that is not whole, and publishes the content after the last one. The lock is held.
+// openNext goes on to the first file that is not whole, and publishes the content after the last one. The turn is taken.
 func (r *Receiver) openNext() error {
 	for ; r.at < len(r.index.Files); r.at++ {
 		f := r.index.Files[r.at]
@@ -317,7 +345,7 @@ func (r *Receiver) openNext() error {
 				return err
 			}
 		}
-		r.here += r.got
+		r.count(r.got)
 		if r.got < f.Size {
 			return nil
 		}
@@ -328,12 +356,14 @@ func (r *Receiver) openNext() error {
 			return nil
 		}
 	}
-	r.end = r.publish()
+	if err := r.publish(); err != nil {
+		return err
+	}
 	close(r.done)
 	return nil
 }
 
-// again begins the present file again. The lock is held.
+// again begins the present file again. The turn is taken.
 func (r *Receiver) again() error {
 	r.got, r.sha = 0, sha256.New()
 	if err := r.file.Truncate(0); err != nil {
@@ -343,7 +373,7 @@ func (r *Receiver) again() error {
 	return err
 }
 
-// verify closes the present file if it is what the index says, and otherwise begins it again. The lock is held.
+// verify closes the present file if it is what the index says, and otherwise begins it again. The turn is taken.
 func (r *Receiver) verify() error {
 	f := r.index.Files[r.at]
 	info, err := r.file.Stat()
@@ -355,11 +385,11 @@ func (r *Receiver) verify() error {
 		r.file = nil
 		return err
 	}
-	r.here -= r.got
+	r.count(-r.got)
 	return r.again()
 }
 
-// publish makes the whole content visible under its name. The lock is held.
+// publish makes the whole content visible under its name. The turn is taken.
 func (r *Receiver) publish() error {
 	boot, err := os.ReadFile(bootFile)
 	if err != nil {
@@ -422,10 +452,8 @@ func (r *Receiver) putBytes(w http.ResponseWriter, q *http.Request) error {
 	}
 }
 
-// write appends bytes to the content's files.
+// write appends bytes to the content's files. The turn is taken.
 func (r *Receiver) write(bytes []byte) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	for len(bytes) > 0 && r.at < len(r.index.Files) && r.file != nil {
 		f := r.index.Files[r.at]
 		n := min(int64(len(bytes)), f.Size-r.got)
@@ -434,19 +462,20 @@ func (r *Receiver) write(bytes []byte) error {
 			return fmt.Errorf("write the model below %s: %w", r.dir, err)
 		}
 		r.sha.Write(bytes[:n])
-		bytes, r.got, r.here = bytes[n:], r.got+n, r.here+n
+		bytes, r.got = bytes[n:], r.got+n
+		r.count(n)
 		if r.got < f.Size {
 			continue
 		}
 		if err := r.verify(); err != nil {
-			return err
+			return r.orAgain(err)
 		}
 		if r.file != nil {
 			return fmt.Errorf("the file %s arrived with another SHA-256 than the index says", f.Path)
 		}
 		r.at++
 		if err := r.openNext(); err != nil {
-			return err
+			return r.orAgain(err)
 		}
 	}
 	return nil

@@ -138,6 +138,9 @@ type Options struct {
 	// Arriving says how much of its model each starting instance of a function has, "" if none is sent one. It is called
 	// often; nil if instances find their models.
 	Arriving func(function string) string
+	// Unprepared says which nodes do not have a function's model ahead of its instances, and why, "" if there is nothing to
+	// say. It is called often, and may be nil.
+	Unprepared func(function string) string
 	// Move moves an instance away from what interferes with it. It may be nil: such an
 	// instance is then replaced by one on another node.
 	Move Mover
@@ -270,7 +273,7 @@ func setRooms(c *Controller, o Options) {
 	c.fleetSize = fleetSize{functions: c.functions, metrics: o.Metrics, notify: o.NodesWanted, decisions: o.Decisions}
 	c.display = display{
 		functions: c.functions, finder: c.finder, metrics: o.Metrics, decisions: o.Decisions, led: o.Replica.Led,
-		arriving: o.Arriving, shown: map[string]cluster.Node{},
+		arriving: o.Arriving, unprepared: o.Unprepared, shown: map[string]cluster.Node{},
 	}
 }
 

@@ -70,9 +70,14 @@ func TestStatusSaysForWhatAModelWaits(t *testing.T) {
 // requests wait for.
 func TestStatusSaysHowMuchArrives(t *testing.T) {
 	const arriving = "the model is being sent: pod f-1 has 212 of 553 MB"
-	tryWith(t, func(o *Options) { o.Arriving = func(string) string { return arriving } }, func(r *rig) {
+	const unprepared = "the model is sent to instances only, on node n: no room"
+	with := func(o *Options) {
+		o.Arriving = func(string) string { return arriving }
+		o.Unprepared = func(string) string { return unprepared }
+	}
+	tryWith(t, with, func(r *rig) {
 		r.measured("f", "m")
-		if s, _ := r.Status(full("f")); s.Arriving != arriving || s.Progress != arriving {
+		if s, _ := r.Status(full("f")); s.Arriving != arriving || s.Progress != arriving || s.Plan != unprepared {
 			t.Errorf("without an instance: %q, %q", s.Arriving, s.Progress)
 		}
 		if _, err := r.invoke("f", "x"); err != nil {

@@ -27,8 +27,8 @@ type display struct {
 	decisions *decisions.Log
 	// led reports whether this replica led at its last look.
 	led func() bool
-	// arriving is that of [Options].
-	arriving func(function string) string
+	// arriving and unprepared are those of [Options].
+	arriving, unprepared func(function string) string
 	// shown holds the nodes as the metrics show them, recorded is when the metrics
 	// were last updated.
 	shown    map[string]cluster.Node
@@ -119,6 +119,9 @@ func (c *display) status(fn *function) provider.Status {
 		if in.There() { // Also a parked instance: it answers as quickly.
 			s.AvailableReplicas++
 		}
+	}
+	if c.unprepared != nil {
+		s.Plan = joined(s.Plan, c.unprepared(fn.Name))
 	}
 	if c.arriving != nil {
 		s.Arriving = c.arriving(fn.Name)

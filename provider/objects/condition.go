@@ -18,6 +18,19 @@ const reasonRolledBack = "RolledBack"
 // reasonRollingOut is the reason of the conditions Progressing and Accepted during a gradual rollout.
 const reasonRollingOut = "RollingOut"
 
+// reasonDownloading and reasonRefused are the reasons of the condition Accepted of a spec whose model is not here yet, and
+// of one that cannot be deployed now.
+const (
+	reasonDownloading = "Downloading"
+	reasonRefused     = "Refused"
+)
+
+// waits reports whether the deployment accepted last goes on serving in place of a spec, because of the reason of the
+// spec's condition Accepted.
+func waits(reason string) bool {
+	return slices.Contains([]string{reasonRollingOut, reasonRolledBack, reasonDownloading, reasonRefused}, reason)
+}
+
 // outcome is the result of one generation of a spec: the reason of the condition Accepted,
 // and in Why the problem, "" for none.
 type outcome struct {

@@ -48,6 +48,13 @@ func (w *watcher) revise(ctx context.Context, key string, f *v1alpha1.Function, 
 		w.log.Warn().Str("function", f.Name+"."+f.Namespace).Err(unread).Msg("the image's annotations could not be read; the provider tries again")
 	}
 	if w.RollOut != nil {
+		w.mu.Lock()
+		came := w.outcomes[key]
+		w.mu.Unlock()
+		if came.Reason == reasonDownloading && scaleAccepted(ctx, w, f) { // The next look takes seconds.
+			return true
+		}
+
 		gradual, err := w.RollOut(ctx, d)
 		if gradual {
 			return w.rollsOut(ctx, key, f, r, err)
@@ -109,7 +116,7 @@ func (w *watcher) rollsOut(ctx context.Context, key string, f *v1alpha1.Function
 	case errors.Is(err, provider.ErrArriving):
 		return true
 	case errors.As(err, &still):
-		o.Reason, o.Why = "Downloading", err.Error()
+		o.Reason, o.Why = reasonDownloading, err.Error()
 		w.queue.AddAfter(key, downloadLook)
 	case errors.As(err, &tried):
 		if takeBack(ctx, w, key, f, r.Revision) != nil {
@@ -117,11 +124,9 @@ func (w *watcher) rollsOut(ctx context.Context, key string, f *v1alpha1.Function
 		}
 		o.Reason, o.Why = reasonRolledBack, err.Error()
 	case err != nil:
-		o.Reason, o.Why, again = "Refused", err.Error(), true // It may be accepted later.
+		o.Reason, o.Why, again = reasonRefused, err.Error(), true // It may be accepted later.
 	}
-	if o.Reason == reasonRollingOut || o.Reason == reasonRolledBack {
-		again = scaleAccepted(ctx, w, f)
-	}
+	again = scaleAccepted(ctx, w, f) || again
 	w.setOutcome(key, o)
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -2,15 +2,19 @@ package objects
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
 	"time"
 
+	openfaas "github.com/openfaas/faas-provider/types"
 	"github.com/rs/zerolog"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/util/workqueue"
 
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
+	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/store"
 )
 
@@ -106,14 +110,56 @@ func (a *adopts) Adopt(_ context.Context, r store.Function) error {
 
 func (*adopts) Forget(context.Context, string, string) error { return nil }
 
+// scaling returns a watcher that brings changes to a target. Its queue must be shut down.
+func scaling(target Target) *watcher {
+	limiter := workqueue.DefaultTypedControllerRateLimiter[string]()
+	return &watcher{
+		Objects:  &Objects{now: time.Now, log: zerolog.Nop()},
+		Watching: Watching{Target: target},
+		queue:    workqueue.NewTypedRateLimitingQueue(limiter),
+		outcomes: map[string]outcome{}, rolling: map[string]bool{},
+	}
+}
+
+// While the model of a next revision is being downloaded, or its spec is refused, the present one is scaled at once: before
+// the leader looks again how far the model is, and by replicas that do not lead.
+func TestScaledWhileDownloading(t *testing.T) {
+	for reason, err := range map[string]error{
+		"Downloading": &provider.DownloadingError{Progress: "1 of 500 MB are here"},
+		"Refused":     errors.New("no room"),
+	} {
+		target := &adopts{}
+		w := scaling(target)
+		var scaled int // How often it was scaled before the last look.
+		w.RollOut = func(context.Context, openfaas.FunctionDeployment) (bool, error) {
+			scaled = len(target.replicas)
+			return true, err
+		}
+		f := object(func(f *v1alpha1.Function) {
+			f.Annotations[v1alpha1.RevisionAnnotation] = "7"
+			f.Status.Deployed = &v1alpha1.Deployed{Revision: 7, Spec: v1alpha1.DeployedSpec{FunctionSpec: f.Spec}}
+			f.Spec.Image, f.Generation = "i:2", 4
+		})
+		for _, n := range []int64{2, 3} {
+			f.Spec.Replicas = of(n)
+			r, _ := w.record(f)
+			w.revise(t.Context(), "k", f, r)
+			if w.outcomes["k"].Reason != reason || len(target.replicas) == 0 || target.replicas[len(target.replicas)-1] != uint64(n) {
+				t.Errorf("%s: %v; adopted are %v", reason, w.outcomes, target.replicas)
+			}
+		}
+		if early := scaled > 1; early != (reason == "Downloading") {
+			t.Errorf("%s: scaled before it looks: %v", reason, early)
+		}
+		w.queue.ShutDown()
+	}
+}
+
 // The number of instances that kubectl scale writes holds for the present revision while another one is rolled out.
 func TestScaledWhileRollingOut(t *testing.T) {
 	target := &adopts{}
-	w := &watcher{
-		Objects:  &Objects{now: time.Now, log: zerolog.Nop()},
-		Watching: Watching{Target: target},
-		outcomes: map[string]outcome{}, rolling: map[string]bool{},
-	}
+	w := scaling(target)
+	defer w.queue.ShutDown()
 	f := object(func(f *v1alpha1.Function) {
 		f.Annotations[v1alpha1.RevisionAnnotation] = "7"
 		f.Status.Deployed = &v1alpha1.Deployed{Revision: 7, Spec: v1alpha1.DeployedSpec{FunctionSpec: f.Spec}}

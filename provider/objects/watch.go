@@ -221,8 +221,7 @@ func (w *watcher) sync(ctx context.Context, key string) (again bool) {
 		return false
 	case !stamped(f, r):
 		// The leader gives it a revision, and the watch brings it again.
-		reason := acceptedReason(f)
-		return (reason == reasonRollingOut || reason == reasonRolledBack) && scaleAccepted(ctx, w, f)
+		return waits(acceptedReason(f)) && scaleAccepted(ctx, w, f)
 	}
 	if w.Leading() && takeBack(ctx, w, key, f, r.Revision) != nil {
 		return true
@@ -256,11 +255,11 @@ func (w *watcher) adopt(ctx context.Context, key string, f *v1alpha1.Function, r
 		return true
 	}
 	if still := new(provider.DownloadingError); errors.As(err, &still) {
-		w.setOutcome(key, outcome{Generation: f.Generation, Reason: "Downloading", Why: err.Error()})
+		w.setOutcome(key, outcome{Generation: f.Generation, Reason: reasonDownloading, Why: err.Error()})
 		w.queue.AddAfter(key, downloadLook)
 		return false
 	}
-	if w.setOutcome(key, outcome{Generation: f.Generation, Reason: "Refused", Why: err.Error()}) {
+	if w.setOutcome(key, outcome{Generation: f.Generation, Reason: reasonRefused, Why: err.Error()}) {
 		w.log.Warn().Str("function", f.Name+"."+f.Namespace).Err(err).Msg("a function changed from outside cannot be deployed")
 	}
 	// A refused spec may be accepted later, after a secret is created or an image pushed.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/gpu"
@@ -28,6 +29,8 @@ type Node struct {
 	// Ready: its kubelet reports that it is healthy. Cordoned: nothing new may start
 	// there.
 	Ready, Cordoned bool
+	// NoResize: its kubelet is too old to change the resources of pods that run.
+	NoResize bool
 	// Allocatable is what all pods together may take of it, MaxPods their maximum
 	// number.
 	Allocatable cluster.Resources
@@ -47,6 +50,7 @@ func Read(object *corev1.Node) Node {
 		Name: object.Name, Type: TypeOf(object), Labels: object.Labels, Cordoned: object.Spec.Unschedulable,
 		Allocatable: amount(object.Status.Allocatable), MaxPods: int(object.Status.Allocatable.Pods().Value()),
 	}
+	n.NoResize = isOld(object.Status.NodeInfo.KubeletVersion)
 	for _, t := range object.Spec.Taints {
 		if t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute {
 			n.Taints = append(n.Taints, t)
@@ -67,6 +71,15 @@ func Read(object *corev1.Node) Node {
 	n.checkOffer(Whole(object))
 	n.Allocatable.GPU, n.Allocatable.GPUMemory = n.GPUs.Total()
 	return n
+}
+
+// resizing is the first version whose kubelets change the resources of pods that run, unless configured otherwise.
+var resizing = version.MustParseGeneric("1.33")
+
+// isOld reports whether a kubelet's version is below resizing. A version that cannot be read is not.
+func isOld(kubelet string) bool {
+	v, err := version.ParseGeneric(kubelet)
+	return err == nil && v.LessThan(resizing)
 }
 
 // Trust forgets the GPUs of an inventory whose agent has died long ago, before now: nobody shares
@@ -122,6 +135,7 @@ func isWhole(name corev1.ResourceName) bool {
 // status often, mostly without such a change.
 func (n Node) Same(o Node) bool {
 	return n.Name == o.Name && n.Type == o.Type && n.Ready == o.Ready && n.Cordoned == o.Cordoned && n.Allocatable == o.Allocatable &&
+		n.NoResize == o.NoResize &&
 		n.MaxPods == o.MaxPods && n.AgentHas == o.AgentHas && n.Complaint == o.Complaint && maps.Equal(n.Labels, o.Labels) &&
 		reflect.DeepEqual(n.Taints, o.Taints) && reflect.DeepEqual(n.GPUs, o.GPUs) && slices.Equal(n.Dedicated, o.Dedicated)
 }

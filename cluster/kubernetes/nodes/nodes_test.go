@@ -42,6 +42,24 @@ func TestRead(t *testing.T) {
 	}
 }
 
+// Kubelets before 1.33 do not change the resources of pods that run. The version outlasts the cache of nodes.
+func TestOldKubelets(t *testing.T) {
+	for kubelet, want := range map[string]bool{
+		"v1.29.4-gke.1043002": true, "v1.32.9+k3s1": true, "v1.33.0": false, "v1.33.0-rc.1": false,
+		"v1.36.3": false, "v2.0": false, "": false, "kwok-v0.8.0": false,
+	} {
+		object := &corev1.Node{Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{KubeletVersion: kubelet}}}
+		n := Read(Trim(object))
+		if n.NoResize != want {
+			t.Errorf("%q is too old: %v", kubelet, n.NoResize)
+		}
+		object.Status.NodeInfo.KubeletVersion = "v1.36.3"
+		if n.Same(Read(object)) == want {
+			t.Errorf("after an upgrade from %q nothing is different", kubelet)
+		}
+	}
+}
+
 // GPUs that the device plugin hands out are not shared as well, whatever the annotation says,
 // unless the plugin gave them to the agent.
 func TestHandedOutTwice(t *testing.T) {

@@ -16,7 +16,7 @@ func Trim(object *corev1.Node) *corev1.Node {
 		Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{
 			corev1.ResourceCPU: *object.Status.Allocatable.Cpu(), corev1.ResourceMemory: *object.Status.Allocatable.Memory(),
 			corev1.ResourcePods: *object.Status.Allocatable.Pods(),
-		}},
+		}, NodeInfo: corev1.NodeSystemInfo{KubeletVersion: object.Status.NodeInfo.KubeletVersion}},
 	}
 	for _, key := range []string{gpu.InventoryAnnotation, CPUAnnotation} {
 		if text, ok := object.Annotations[key]; ok {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -155,6 +156,10 @@ func metadata(p ModelPlan, name, namespace string) (metav1.ObjectMeta, error) {
 	delete(annotations, gpu.DeviceAnnotation) // A function must not claim to have a share.
 	if annotations[SafeToEvict] == "" {       // The provider starts it again elsewhere.
 		annotations[SafeToEvict] = "true"
+	}
+	delete(annotations, StartingCPUAnnotation) // Nor to be given more CPU for a while.
+	if p.StartingCPU > 0 {
+		annotations[StartingCPUAnnotation] = strconv.Itoa(p.StartingCPU)
 	}
 	annotations[v1alpha1.SpecAnnotation] = string(spec)
 	annotations[StartedAnnotation] = p.StartedAt.UTC().Format(time.RFC3339Nano)

@@ -320,6 +320,55 @@ func TestReadFollowsResources(t *testing.T) {
 	}
 }
 
+// A pod that has more CPU until its instance is ready counts as what it will be, until its node has changed the quota.
+// From then on its resources count. A function cannot say that its pods have more.
+func TestStartingCPU(t *testing.T) {
+	p := plan()
+	p.Spec.Config.CPU, p.StartingCPU = 250, 900
+	p.Owner.Spec.Annotations = map[string]string{StartingCPUAnnotation: "800"}
+	made, err := Model(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		mark              string
+		request, reported int
+		starting, cpu     int
+	}{
+		"starts":                         {"900", 900, 0, 900, 250},
+		"runs":                           {"900", 900, 900, 900, 250},
+		"is being resized":               {"900", 250, 900, 900, 250},
+		"is resized":                     {"900", 250, 250, 900, 250},
+		"was resized by a leader before": {"900", 500, 500, 900, 500},
+		"keeps it":                       {"", 900, 900, 0, 900},
+		"has another size since":         {"", 500, 500, 0, 500},
+		"was edited":                     {"64000", 900, 900, 0, 900},
+		"was edited to a word":           {"all", 250, 250, 0, 250},
+	} {
+		pod := made.DeepCopy()
+		if pod.Annotations[StartingCPUAnnotation] != "900" {
+			t.Fatalf("its mark is %q", pod.Annotations[StartingCPUAnnotation])
+		}
+		pod.Annotations[StartingCPUAnnotation] = c.mark
+		pod.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = CPU(c.request)
+		if c.reported > 0 {
+			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+				Name:      pod.Spec.Containers[0].Name,
+				Resources: &corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceCPU: CPU(c.reported)}},
+			}}
+		}
+		pod = Trim(pod)
+		in, err := ReadModel(pod)
+		if err != nil || in.Config.CPU != c.cpu || in.Parked || StartingCPU(pod) != c.starting {
+			t.Errorf("%s: it starts with %d of %+v, %v", name, StartingCPU(pod), in.Config, err)
+		}
+	}
+	p.StartingCPU = 0
+	if pod, err := Model(p); err != nil || StartingCPU(pod) != 0 {
+		t.Errorf("a function says that its pods have %d, %v", StartingCPU(pod), err)
+	}
+}
+
 // Members that share their CPU ask for less than they may use, also while they are parked: a resize
 // must not change the class of a pod.
 func TestMembersThatShare(t *testing.T) {

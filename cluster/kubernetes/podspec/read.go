@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +20,10 @@ const (
 	// StartedAnnotation is when the backend was asked to start the instance. A pod's
 	// own creation time has a resolution of seconds.
 	StartedAnnotation = "faas-infer.dev/started-at"
+	// StartingCPUAnnotation is the CPU in millicores that an instance's pod has until the instance is ready, if that
+	// is more than its config's. Whoever has given the pod its config's CPU removes the annotation. Without it, the
+	// next leader would take the larger CPU for the config's.
+	StartingCPUAnnotation = "faas-infer.dev/starting-cpu"
 	// ParkedCPU is the CPU of a parked instance in millicores. It only has to answer
 	// health checks.
 	ParkedCPU = 50
@@ -108,6 +113,29 @@ func checkConfig(c cluster.Config, kind cluster.Kind) error {
 	return nil
 }
 
+// StartingCPU returns the CPU in millicores that a pod has been given until its instance is ready, 0 if it has been
+// given its config's since.
+func StartingCPU(pod *corev1.Pod) int {
+	const core = 1000 // It is always less. People can edit annotations.
+	n, err := strconv.Atoi(pod.Annotations[StartingCPUAnnotation])
+	if err != nil || n <= 0 || n >= core {
+		return 0
+	}
+	return n
+}
+
+// isStarting reports whether a pod has the CPU of [StartingCPU] and not yet, or not as far as its node reports,
+// another.
+func isStarting(pod *corev1.Pod) bool {
+	n := int64(StartingCPU(pod))
+	if n == 0 {
+		return false
+	}
+	status := Status(pod)
+	reported := status != nil && status.Resources != nil && status.Resources.Limits.Cpu().MilliValue() == n
+	return reported || Container(pod).Resources.Requests.Cpu().MilliValue() == n
+}
+
 // share sets the spec's share and node from the pod, which says what the instance may
 // use. A resize changes only the pod's resources, so the annotation cannot disagree.
 func share(pod *corev1.Pod, spec *cluster.InstanceSpec) {
@@ -118,6 +146,10 @@ func share(pod *corev1.Pod, spec *cluster.InstanceSpec) {
 	}
 	if pod.Spec.NodeName != "" {
 		spec.Node = pod.Spec.NodeName
+	}
+	if isStarting(pod) {
+		spec.Parked = false
+		return
 	}
 	quota := Quota{int(requests.Cpu().MilliValue()), int(limits.Cpu().MilliValue())}
 	shares := spec.Config.Together()

@@ -37,7 +37,7 @@ func Trim(pod *corev1.Pod) *corev1.Pod {
 		}
 	}
 	out.CreationTimestamp, out.Spec.ResourceClaims, out.Spec.Volumes = pod.CreationTimestamp, pod.Spec.ResourceClaims, Certificates(pod)
-	out.Annotations = some(pod.Annotations, v1alpha1.SpecAnnotation, StartedAnnotation, gpu.DeviceAnnotation)
+	out.Annotations = some(pod.Annotations, v1alpha1.SpecAnnotation, StartedAnnotation, StartingCPUAnnotation, gpu.DeviceAnnotation)
 	out.Status.Reason, out.Status.Message, out.Status.PodIP = pod.Status.Reason, pod.Status.Message, pod.Status.PodIP
 	if len(pod.Status.PodIPs) > 1 {
 		out.Status.PodIPs = pod.Status.PodIPs

@@ -142,6 +142,86 @@ func TestResizeAndPark(t *testing.T) {
 	}
 }
 
+// The leader is killed while an instance has more CPU to start with. The next one takes that back. If the node refuses,
+// the pod's spec says what it has.
+func TestStartingShareOutlivesLeader(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, false)
+	first := r.backend()
+	refused, taken := r.spec(250), r.spec(250)
+	for _, spec := range []*cluster.InstanceSpec{&refused, &taken} {
+		spec.Awaited = true
+		if _, err := first.Start(t.Context(), *spec); err != nil {
+			t.Fatal(err)
+		}
+		r.asked(spec.ID, 900)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	next := r.backend()
+	list, err := next.Instances(t.Context())
+	if err != nil || len(list) != 2 || list[0].Config.CPU != 250 || list[1].Config.CPU != 250 {
+		t.Fatalf("found %+v, %v", list, err)
+	}
+	if n := r.one(next); n.Free.CPU != 8000-2*900 {
+		t.Errorf("while both start: %+v", n)
+	}
+	for _, spec := range []cluster.InstanceSpec{refused, taken} {
+		r.runsWith(spec.ID, 900)
+		r.serves(spec.ID)
+		r.asked(spec.ID, 250)
+	}
+	r.runsWith(taken.ID, 250)
+	r.say(refused.ID, func(s *corev1.PodStatus) {
+		s.Conditions = append(s.Conditions, corev1.PodCondition{
+			Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: corev1.PodReasonInfeasible, Message: "static",
+		})
+	})
+	r.asked(refused.ID, 900)
+	r.until("both count as what they have", func() string {
+		n := r.one(next)
+		for _, spec := range []cluster.InstanceSpec{refused, taken} {
+			if pod := r.pod(spec.ID); podspec.StartingCPU(pod) != 0 {
+				return fmt.Sprintf("%+v", pod.ObjectMeta)
+			}
+		}
+		if _, last := next.history(refused.ID); n.Free.CPU != 8000-900-250 || last.Config.CPU != 900 {
+			return fmt.Sprintf("%+v, %+v", n, last)
+		}
+		return ""
+	})
+	third := r.spec(250)
+	third.Awaited = true
+	if _, err := next.Start(t.Context(), third); err != nil {
+		t.Fatal(err)
+	}
+	r.asked(third.ID, 250)
+}
+
+// An instance is not given more CPU to start with by a node that could not take it back.
+func TestNoStartingShareOnOldKubelet(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, false)
+	name := r.node
+	r.node += "-old"
+	r.addNode(r.node, false, func(n *corev1.Node) { n.Status.NodeInfo.KubeletVersion = "v1.32.9" })
+	b := r.backend()
+	spec := r.spec(250)
+	spec.Awaited = true
+	if _, err := b.Start(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	r.asked(spec.ID, 250)
+	r.node = name
+	spec = r.spec(250)
+	spec.Awaited = true
+	if _, err := b.Start(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	r.asked(spec.ID, 900)
+}
+
 func TestEligible(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, false)

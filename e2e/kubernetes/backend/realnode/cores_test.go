@@ -22,6 +22,16 @@ func TestCoresOfTheirOwn(t *testing.T) {
 		t.Skip("*** NO CORE TO GIVE AWAY: cpusets are not tested ***")
 	}
 	r := newRig(t, "cpuManagerPolicy: static\nreservedSystemCPUs: \"0\"\n")
+	// It keeps what it has started with, and the next one is not given more.
+	for _, want := range []int64{900, 250} {
+		awaited := r.startFor("serve", 250, true)
+		r.await(awaited.ID, cluster.Ready)
+		if cpu := r.ends(awaited.ID); cpu != want {
+			t.Errorf("an instance for which requests waited has %dm, want %dm", cpu, want)
+		}
+		r.stop(awaited.ID)
+		r.await(awaited.ID, cluster.Exited)
+	}
 	spec := r.start("serve", 1000)
 	r.await(spec.ID, cluster.Ready)
 	cores := ""

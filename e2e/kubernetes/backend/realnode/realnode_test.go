@@ -21,6 +21,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/podlogs"
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/podspec"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster"
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/node"
@@ -106,9 +107,16 @@ func newRig(t *testing.T, kubelet string) *rig {
 // start starts an instance with a behaviour of script.
 func (r *rig) start(how string, cpu int) cluster.InstanceSpec {
 	r.t.Helper()
+	return r.startFor(how, cpu, false)
+}
+
+// startFor is start, with or without requests that wait for the instance.
+func (r *rig) startFor(how string, cpu int, awaited bool) cluster.InstanceSpec {
+	r.t.Helper()
 	r.n++
 	spec := cluster.InstanceSpec{ID: cluster.InstanceID(fmt.Sprintf("m-%d", r.n)), Function: "m." + namespace, Revision: 1, Node: testcluster.NodeName,
 		Config: cluster.Config{Batch: 1, Resources: cluster.Resources{CPU: cpu, Memory: 32 << 20}}, Artefact: cluster.Artefact{Bundle: r.image, Model: how}}
+	spec.Awaited = awaited
 	if how == "missing" {
 		spec.Bundle = r.image + "-missing"
 	}
@@ -156,6 +164,14 @@ func TestRealNode(t *testing.T) {
 
 	r.checkLogs(spec.ID, second.ID)
 
+	awaited := r.startFor("serve", 250, true)
+	in = r.await(awaited.ID, cluster.Ready)
+	if cpu := r.ends(awaited.ID); cpu != 250 || in.Config.CPU != 250 {
+		t.Errorf("an instance for which requests waited has %dm, and counts as %v", cpu, in.Config)
+	}
+	t.Logf("*** it had its config's CPU %v after it was ready", time.Since(in.ReadyAt))
+	r.stop(awaited.ID)
+
 	smaller := spec.Config
 	smaller.CPU = 200
 	began := time.Now()
@@ -192,6 +208,24 @@ func TestRealNode(t *testing.T) {
 	}
 	r.stop(spec.ID)
 	r.nothingIsLeft()
+}
+
+// ends waits until an instance's pod is no longer marked as one that starts, and returns the CPU in millicores that
+// its spec has then.
+func (r *rig) ends(id cluster.InstanceID) int64 {
+	r.t.Helper()
+	for end := time.Now().Add(3 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		pod, err := r.client.CoreV1().Pods(namespace).Get(r.t.Context(), string(id), metav1.GetOptions{})
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		if podspec.StartingCPU(pod) == 0 {
+			return pod.Spec.Containers[0].Resources.Limits.Cpu().MilliValue()
+		}
+		if time.Now().After(end) {
+			r.t.Fatalf("%s still has the CPU that it started with: %+v", id, pod.Status)
+		}
+	}
 }
 
 // checkLogs reads the logs of both instances, with all options.
