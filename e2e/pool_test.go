@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -176,4 +177,64 @@ func (d *daemon) counted(t *testing.T, names ...string) map[string]float64 {
 		all[name] = d.status(t, name).InvocationCount
 	}
 	return all
+}
+
+// A function that shares instances spoils nothing for its neighbours: neither with an objective that no execution can
+// meet, nor with more requests than the instances carry, nor by its removal meanwhile.
+func TestSharersThatMisbehave(t *testing.T) {
+	providerTests.takeHere(t)
+	p := newPlace(t)
+	p.slow(t)
+	d := p.provider(t, suite.binary)
+	at := func(name string, rate float64) load.Target {
+		target := identityTarget(d.function(name), rate)
+		target.Name = name
+		return target
+	}
+	// Nobody knows the model's times yet.
+	d.deploy(t, sharing("calm", "slow:latest", "20s"))
+	d.deploy(t, sharing("never", "slow:latest", "100us"))
+	d.deploy(t, sharing("flood", "slow:latest", "4s"))
+	d.awaitAnswer(t, "calm")
+	words := []string{"com.openfaas.slo.latency", "100µs", "the fastest"}
+	body, length := identityBody(1)
+	refused := func() answer {
+		return do(t, client(t), http.MethodPost, d.function("never"), body, load.HeaderLength, strconv.Itoa(length))
+	}
+	d.await(t, patience, "the reason why one is refused", func() bool { return strings.Contains(refused().body, "100µs") })
+	if a := refused(); a.status != http.StatusServiceUnavailable || strings.Contains(a.body, "shared-") {
+		t.Errorf("%d %s", a.status, a.body)
+	} else {
+		wantWords(t, a.body, words...)
+	}
+	if a := d.put(t, http.MethodPut, sharing("never", "slow:latest", "100us")); a.status != http.StatusBadRequest || strings.Contains(a.body, "shared-") {
+		t.Errorf("deployed again: %d %s", a.status, a.body)
+	}
+	// The others come and go as if it was not there.
+	d.deploy(t, sharing("late", "slow:latest", "10s"))
+	d.awaitAnswer(t, "late")
+	d.remove(t, "late")
+	if _, says := d.pooled(t, p, "calm"); !strings.Contains(says, "flood.openfaas-fn, never.openfaas-fn") {
+		t.Errorf("calm says %q", says)
+	}
+
+	done := beside(t, load.Options{Targets: []load.Target{at("calm", 5), at("flood", 800)}, Duration: 6 * time.Second, Seed: 1})
+	time.AfterFunc(3*time.Second, func() { d.remove(t, "never") })
+	results := <-done
+	wantAnswered(t, results[0])
+	t.Logf("calm: %s; flood: %s", outcome(results[0]), outcome(results[1]))
+	for _, m := range d.metrics(t)["faas_infer_drops_total"].GetMetric() {
+		labels := map[string]string{}
+		for _, l := range m.GetLabel() {
+			labels[l.GetName()] = l.GetValue()
+		}
+		n := m.GetCounter().GetValue()
+		if labels["function"] == "calm.openfaas-fn" && labels["reason"] == "queue_full" && n > 0 {
+			t.Errorf("%v requests of the neighbour were refused for the flood", n)
+		}
+		if strings.HasPrefix(labels["function"], "shared-") && n > 0 {
+			t.Errorf("the pool counts %v drops, which its members count, too", n)
+		}
+	}
+	d.stop(t)
 }

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -75,6 +77,7 @@ func SharingQueue(ctx context.Context, o rig.Options, q Queue) (*report.Report, 
 		r.Add(prefix+"used_core_s_per_request", got.used, "core s", "CPU that the instances used, for each request answered in time")
 		r.Add(prefix+"memory_mib", got.memory, "MiB", "proportional set size of all instances, mean")
 		r.Add(prefix+"instances", got.instances, "instances", "mean")
+		r.Add(prefix+"holders", float64(len(got.holders)), "functions and pools", "that held CPU; the log names them")
 		r.Add(prefix+"within_slo_pct", got.within, "%", fmt.Sprintf("of %d requests", got.requests))
 		r.Add(prefix+"worst_within_slo_pct", got.worst, "%", "of the function with the fewest")
 	}
@@ -85,10 +88,43 @@ func SharingQueue(ctx context.Context, o rig.Options, q Queue) (*report.Report, 
 	return r, nil
 }
 
+// holder is a function or a pool that held something of the CPU.
+type holder struct {
+	name string
+	// cores is the mean over the time. members are the functions that it answers for.
+	cores   float64
+	members []string
+}
+
+// holders lists what held something of the CPU, by what the functions say of their sharing.
+func (h *heldOver) holders(ctx context.Context, d *rig.Deployed, targets []load.Target) (all []holder, err error) {
+	members := map[string][]string{}
+	for _, t := range targets {
+		s, err := d.Status(ctx, t.Name)
+		if err != nil {
+			return nil, err
+		}
+		at := t.Name + "." + s.Namespace
+		if s.Annotations != nil {
+			if says, is := strings.CutPrefix((*s.Annotations)["com.openfaas.infer.sharing"], "shares the instances of "); is {
+				at, _, _ = strings.Cut(says, " ")
+			}
+		}
+		members[at] = append(members[at], fmt.Sprintf("%s %v", t.Name, t.SLO))
+	}
+	for _, name := range slices.Sorted(maps.Keys(h.by)) {
+		if cores := h.by[name]; cores > 0 {
+			all = append(all, holder{name: name, cores: cores, members: members[name]})
+		}
+	}
+	return all, nil
+}
+
 // sharedRun is what one way of running the functions took.
 type sharedRun struct {
 	cores, used, memory, instances, within, worst float64
 	requests                                      int
+	holders                                       []holder
 }
 
 // measure runs the functions once.
@@ -124,6 +160,12 @@ func (q Queue) measure(ctx context.Context, o rig.Options, subjects []*rig.Subje
 	held := <-seen
 	if err = errors.Join(err, held.err); err != nil {
 		return got, err
+	}
+	if got.holders, err = held.holders(ctx, d, targets); err != nil {
+		return got, err
+	}
+	for _, h := range got.holders {
+		fmt.Fprintf(o.Log, "  %s held %.2f cores for %d functions: %s\n", h.name, h.cores, len(h.members), strings.Join(h.members, ", "))
 	}
 	within := 0
 	got.worst = 100
@@ -221,25 +263,32 @@ func (q Queue) settle(ctx context.Context, targets []load.Target) error {
 // heldOver is what instances held and used, as a mean over time.
 type heldOver struct {
 	cores, used, memory, instances float64
-	err                            error
+	// by is cores by function.
+	by  map[string]float64
+	err error
 }
 
 // watchHeld looks at the instances twice a second until stop.
 func watchHeld(ctx context.Context, d *rig.Deployed, stop <-chan struct{}) (h heldOver) {
 	looks := 0.0
+	h.by = map[string]float64{}
 	for {
-		cores, used, err := heldCPU(ctx, d)
+		used, err := heldCPU(ctx, d, h.by)
 		if err != nil {
 			h.err = err
 			return h
 		}
-		h.cores, h.used = h.cores+cores, h.used+used
+		h.used += used
 		memory, n := instanceMemory(d)
 		h.memory, h.instances = h.memory+memory, h.instances+n
 		looks++
 		select {
 		case <-stop:
-			h.cores, h.used, h.memory, h.instances = h.cores/looks, h.used/looks, h.memory/looks, h.instances/looks
+			for name := range h.by {
+				h.by[name] /= looks
+				h.cores += h.by[name]
+			}
+			h.used, h.memory, h.instances = h.used/looks, h.memory/looks, h.instances/looks
 			return h
 		case <-ctx.Done():
 			h.err = ctx.Err()
@@ -249,30 +298,33 @@ func watchHeld(ctx context.Context, d *rig.Deployed, stop <-chan struct{}) (h he
 	}
 }
 
-// heldCPU sums what the provider's metrics say that functions hold and use of the CPU, in cores.
-func heldCPU(ctx context.Context, d *rig.Deployed) (cores, used float64, err error) {
+// heldCPU adds what the provider's metrics say that each function holds of the CPU to held, and returns what all use, in
+// cores.
+func heldCPU(ctx context.Context, d *rig.Deployed, held map[string]float64) (used float64, err error) {
 	_, text, err := rig.Get(ctx, http.DefaultClient, d.URL+"/metrics")
 	if err != nil {
-		return 0, 0, err
+		return 0, err
 	}
 	for line := range strings.Lines(string(text)) {
-		into := &cores
-		rest, is := strings.CutPrefix(line, "faas_infer_allocated_cpu_cores{")
-		if !is {
-			into = &used
-			rest, is = strings.CutPrefix(line, "faas_infer_used_cpu_cores{")
+		rest, allocated := strings.CutPrefix(line, `faas_infer_allocated_cpu_cores{function="`)
+		if !allocated {
+			var is bool
+			if rest, is = strings.CutPrefix(line, `faas_infer_used_cpu_cores{function="`); !is {
+				continue
+			}
 		}
-		if !is {
-			continue
-		}
-		_, value, _ := strings.Cut(rest, "} ")
+		function, value, _ := strings.Cut(rest, `"} `)
 		x, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
 		if err != nil {
-			return 0, 0, fmt.Errorf("metric %q: %w", line, err)
+			return 0, fmt.Errorf("metric %q: %w", line, err)
 		}
-		*into += x
+		if allocated {
+			held[function] += x
+		} else {
+			used += x
+		}
 	}
-	return cores, used, nil
+	return used, nil
 }
 
 // instanceMemory returns the memory of all instances in MiB, and their number. Each shared page is divided among the
@@ -312,9 +364,16 @@ func (q Queue) oneCopy(ctx context.Context, o rig.Options, subjects []*rig.Subje
 	if err := q.settle(ctx, targets); err != nil {
 		return 0, err
 	}
-	memory, n := instanceMemory(d)
-	if int(n) != len(subjects) {
-		return 0, fmt.Errorf("%v instances run for %d functions with hardly any load", n, len(subjects))
+	for tries := 0; ; tries++ { // On a busy machine requests of the beginning are late, and instances start for them.
+		memory, n := instanceMemory(d)
+		if int(n) == len(subjects) {
+			return memory, nil
+		}
+		if tries == 60 {
+			return 0, fmt.Errorf("%v instances run for %d functions with hardly any load", n, len(subjects))
+		}
+		if err := rig.Pause(ctx, 5*time.Second); err != nil {
+			return 0, err
+		}
 	}
-	return memory, nil
 }

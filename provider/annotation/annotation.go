@@ -87,7 +87,7 @@ const (
 	InferShadow = "com.openfaas.infer.shadow"
 	// InferShare says with whom the function shares instances and batches: "none"; "namespace" for the
 	// functions of its namespace that serve the same model in the same way; or "all" for those of every
-	// namespace that say so, too. [DefaultShare] if absent.
+	// namespace that say so, too. [DefaultShare] if absent, with which a program shares nothing.
 	InferShare = "com.openfaas.infer.share"
 	// InferSharing is in a function's status with whom it shares instances, or why with nobody. In a
 	// deployment it is ignored.
@@ -171,7 +171,7 @@ const (
 	ShareNone      = "none"
 	ShareNamespace = "namespace"
 	ShareAll       = "all"
-	DefaultShare   = ShareNone
+	DefaultShare   = ShareNamespace
 )
 
 // The values of InferPartition beside "off".

@@ -55,6 +55,9 @@ func (r *spareRig) begin(t *testing.T, id cluster.InstanceID) {
 		if err == nil && (string(got.Body) != "spare" || got.Instance != string(id)) {
 			t.Errorf("%s answered %q", got.Instance, got.Body)
 		}
+		if err == nil && got.Used <= 0 {
+			t.Error("the answer says that it used nothing")
+		}
 		r.answer <- err
 	}()
 	waitFor(t, func() bool { return r.echoes[id].arrived.Load() == 1 })

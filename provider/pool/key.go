@@ -30,6 +30,8 @@ type Artefact struct {
 	Content string
 	// Secrets changes when a secret that instances get is replaced.
 	Secrets string
+	// program: what runs is a program, which may keep something between requests, and no graph.
+	program bool
 	// apart is why the model's files cannot be shared, "" if they can.
 	apart string
 }
@@ -84,6 +86,8 @@ func asks(f *provider.Function) bool {
 // apart says why a function that asks to share cannot, "" if it can.
 func apart(f *provider.Function, in *annotation.Inference, a Artefact, share string) string {
 	switch {
+	case a.program && f.Inference.Share == "":
+		return "it is a program, which may keep something between requests; set " + annotation.InferShare + " to " + share + " if it does not"
 	case a.apart != "":
 		return a.apart
 	case a.Models != 1:

@@ -77,12 +77,16 @@ func TestWhyNotShared(t *testing.T) {
 		want     string
 	}{
 		{map[string]string{annotation.InferShare: annotation.ShareNone}, whole, ""},
+		{nil, Artefact{Models: 1, program: true}, "is a program"},
 		{map[string]string{annotation.InferPolicy: "infless"}, whole, "policy is infless"},
 		{map[string]string{annotation.InferPartition: "auto"}, whole, "cut model"},
 		{map[string]string{annotation.InferCanary: "10"}, whole, "proves itself"},
 		{nil, Artefact{Models: 3}, "3 variants"},
 	} {
 		f := deployed(t, "a", "n", c.settings)
+		if c.artefact.program {
+			f.Inference.Share = ""
+		}
 		key, why := KeyOf(f, c.artefact, batching.SharedName)
 		if key != "" || (c.want == "") != (why == "") || !strings.Contains(why, c.want) {
 			t.Errorf("%v: key %q, %q; want %q", c.settings, key, why, c.want)
@@ -102,7 +106,11 @@ func TestKeysStayWhatTheyAre(t *testing.T) {
 func TestAPoolKeepsEveryObjective(t *testing.T) {
 	a, b := deployed(t, "a", "n", map[string]string{annotation.SLOLatency: "2s"}), deployed(t, "b", "n", map[string]string{annotation.ScaleMin: "3"})
 	b.Replicas, b.Revision = 3, 7
+	a.Inference.MaxReplicas, b.Inference.MaxReplicas = 4, 4
 	p := together("k", map[string]*provider.Function{a.Name: a, b.Name: b}, nil)
+	if p.Inference.MaxReplicas != 8 {
+		t.Errorf("the pool may have %d instances, want those of both", p.Inference.MaxReplicas)
+	}
 	if p.Inference.SLO != 200*time.Millisecond || p.Inference.Shortest != 200*time.Millisecond || p.Replicas != 3 || p.Inference.MinReplicas != 3 || p.Revision != onlyRevision {
 		t.Errorf("pool %+v", p)
 	}
@@ -177,5 +185,36 @@ func TestJudgeAsksFew(t *testing.T) {
 	})
 	if asked != 3 || len(why) != 2 || why["f1ms.n"] == "" || why["f2ms.n"] == "" {
 		t.Errorf("%d asked; hopeless: %v", asked, why)
+	}
+}
+
+// Functions find each other by their keys, however they come and go, and nothing is left of those that have gone.
+func TestPlaces(t *testing.T) {
+	p := New(Options{})
+	alone := func(string) bool { return false }
+	at := Place{Key: "k", asks: true, stated: true}
+	if join := p.Placed("a", at, alone); len(join) > 0 || !strings.Contains(p.Why("a"), "no other function") {
+		t.Errorf("the first one joins %v; %s", join, p.Why("a"))
+	}
+	if p.others("a", "k") || !p.others("b", "k") {
+		t.Error("the first one is another one for itself, or none for the second")
+	}
+	if join := p.Placed("b", at, alone); len(join) != 2 {
+		t.Errorf("%v join", join)
+	}
+	p.Placed("c", Place{asks: true, stated: true, why: "it is odd"}, alone)
+	p.Placed("d", Place{Key: "l", asks: true}, alone)
+	if p.Why("c") != "shares no instances: it is odd" || p.Why("d") != "" {
+		t.Errorf("%q, %q", p.Why("c"), p.Why("d"))
+	}
+	p.Placed("b", Place{Key: "l", asks: true}, alone) // Its model has changed.
+	if p.others("a", "k") || !p.others("d", "l") {
+		t.Error("who has another model still has the first key, too")
+	}
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		p.Forget(name)
+	}
+	if len(p.placed)+len(p.byKey)+len(p.pools) > 0 {
+		t.Errorf("left: %v %v %v", p.placed, p.byKey, p.pools)
 	}
 }

@@ -15,7 +15,7 @@ const onlyRevision = 1
 
 // together returns the function that answers for the members, at least one. Its objective is the shortest of theirs, so
 // its capacity keeps each of them, and it keeps as many instances without load as the member that asks for the most. It
-// counts as much as all of them against other functions. Everything else is equal, by their key. Members that the model
+// may have as many as all of them together, and counts as much as all against other functions. Everything else is equal, by their key. Members that the model
 // is too slow for, hopeless, count for nothing, unless all are.
 func together(key string, members map[string]*provider.Function, hopeless map[string]string) *provider.Function {
 	if len(hopeless) > 0 && len(hopeless) < len(members) {
@@ -33,11 +33,12 @@ func together(key string, members map[string]*provider.Function, hopeless map[st
 	f.Deployment.Labels, f.Deployment.Annotations = nil, nil // The name has them, as far as instances depend on them.
 	f.Revision, f.Hash, f.BackTo, f.Promoted = onlyRevision, key, 0, false
 	f.Inference.Access = ""
-	f.Inference.Weight = 0
+	f.Inference.Weight, f.Inference.MaxReplicas = 0, 0
 	for _, m := range members {
 		f.Inference.Weight += cmp.Or(m.Inference.Weight, 1)
 		f.Inference.SLO = min(f.Inference.SLO, m.Inference.SLO)
 		f.Inference.Shortest = min(f.Inference.Shortest, m.Inference.Shortest)
+		f.Inference.MaxReplicas += m.Inference.MaxReplicas
 		f.Inference.MinReplicas = max(f.Inference.MinReplicas, m.Inference.MinReplicas)
 		f.Replicas = max(f.Replicas, m.Replicas)
 		f.Restored, f.Warm = f.Restored && m.Restored, f.Warm || m.Warm
@@ -55,7 +56,11 @@ func namespaceOf(f *provider.Function) string {
 
 // same reports whether the controller need not be told of a change of a pool.
 func same(before, after *provider.Function) bool {
-	return before != nil && !after.Warm && before.Inference.SLO == after.Inference.SLO && before.Inference.Shortest == after.Inference.Shortest && before.Inference.MinReplicas == after.Inference.MinReplicas &&
-		before.Inference.Weight == after.Inference.Weight &&
-		before.Replicas == after.Replicas && before.Deployment.Image == after.Deployment.Image && before.Learnt == after.Learnt
+	if before == nil || after.Warm {
+		return false
+	}
+	is, was := &after.Inference, &before.Inference
+	return was.SLO == is.SLO && was.Shortest == is.Shortest && was.Weight == is.Weight &&
+		was.MinReplicas == is.MinReplicas && was.MaxReplicas == is.MaxReplicas && before.Replicas == after.Replicas &&
+		before.Deployment.Image == after.Deployment.Image && before.Learnt == after.Learnt
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -54,9 +55,9 @@ type Place struct {
 	// nobody stays alone until another one comes: see [Pools.Placed].
 	Key string
 	Now bool
-	// why is why a function that asks to share may not.
-	why  string
-	asks bool
+	// asks: the function would share, by default or because it states that (stated). why is why it may not.
+	asks, stated bool
+	why          string
 }
 
 // New returns pools without members. Call Attach before a function is placed.
@@ -98,7 +99,7 @@ func (p *Pools) Place(ctx context.Context, f *provider.Function) Place {
 	if err != nil {
 		return Place{} // The controller refuses the deployment and says why.
 	}
-	at := Place{asks: true}
+	at := Place{asks: true, stated: f.Inference.Share != ""}
 	if at.Key, at.why = KeyOf(f, artefact, p.options.Policy); at.Key == "" {
 		return at
 	}
@@ -165,13 +166,14 @@ func (p *Pools) forget(function string) {
 	}
 }
 
-// Why says why a function that asks to share instances shares none, "" if it does not ask.
+// Why says why a function whose deployment asks to share instances shares none, "" if it does not ask: by default most
+// functions find nobody, which nobody needs to be told.
 func (p *Pools) Why(function string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	at := p.placed[function]
 	switch {
-	case !at.asks:
+	case !at.stated:
 		return ""
 	case at.Key == "":
 		return "shares no instances: " + at.why
@@ -232,6 +234,7 @@ func (p *Pools) artefact(ctx context.Context, f *provider.Function) (a Artefact,
 		a.Models = max(2, a.Models)
 		return a, nil
 	}
+	a.program = filepath.Ext(models[0].File) != ".onnx"
 	hash, err := p.options.Hash(models[0].File)
 	if err != nil {
 		return a, err
