@@ -202,7 +202,7 @@ func preferring(p *pass) (views []*view, functions []Graded, budget float64) {
 }
 
 // loaded is the load by which a function's grades are compared.
-func loaded(v *view) float64 { return max(v.peak, v.demand, capacity.SomeLoad) }
+func loaded(v *view) float64 { return max(v.top, v.demand, capacity.SomeLoad) }
 
 // grades lists the accuracies of v's choices, each with what the load costs if no less accurate
 // one serves.

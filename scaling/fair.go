@@ -72,7 +72,7 @@ func (v *view) costPerRate() float64 {
 // cap reduces the load that is planned for to that part.
 func (v *view) cap(part float64) {
 	v.steady, v.demand = v.steady*part, v.demand*part
-	v.peak = max(v.demand, v.peak*part)
+	v.peak, v.top = max(v.demand, v.peak*part), max(v.demand, v.top*part)
 	v.summed, v.peakSummed, v.atDemand, v.atPeak = false, false, v.atDemand[:0], v.atPeak[:0]
 }
 

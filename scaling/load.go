@@ -22,10 +22,7 @@ func (v *view) load(now time.Time) (steady, demand float64) {
 	if v.Rate > 0 {
 		steady = v.Rate * (1 + max(0, v.engine.settings.Headroom))
 	}
-	least, planned := steady*max(1, v.Level), steady
-	if v.Level > 0 && v.Level < 1 {
-		least, planned = steady*v.Level, steady*v.Level
-	}
+	least := steady * max(1, v.Level)
 	within := time.Second
 	if v.SLO > 0 {
 		within = v.SLO
@@ -35,7 +32,7 @@ func (v *view) load(now time.Time) (steady, demand float64) {
 		burst = v.surge(now, steady, within)
 	}
 	if burst <= steady {
-		return planned, least
+		return steady, least
 	}
 	largest := 0.0
 	for _, c := range v.choices(0, false) {
@@ -46,9 +43,9 @@ func (v *view) load(now time.Time) (steady, demand float64) {
 		largest = max(largest, v.engine.settings.Bounds(c.Config, t, v.SLO, v.Queue).Up)
 	}
 	if v.joint { // The measured rate follows quickly by itself.
-		return planned, max(least, min(burst, steady+largest))
+		return steady, max(least, min(burst, steady+largest))
 	}
-	return planned, max(least, min(burst, 2*steady+largest))
+	return steady, max(least, min(burst, 2*steady+largest))
 }
 
 // surge is the load that waiting requests show beyond chance. Instances are planned for
@@ -76,13 +73,37 @@ func (v *view) surge(now time.Time, steady float64, within time.Duration) float6
 // longCold is the longest time over which surge spreads waiting requests.
 const longCold = 10 * time.Second
 
-// highest is the highest demand of the window. It remembers bursts of waiting requests
-// for a shorter time than measured load: a burst needs instances only until it is served,
-// unless one burst follows the other.
-func (v *view) highest(now time.Time) float64 {
-	s := v.engine.settings
+// remember takes in the load and the demand, and sets the highest demand of the window and that of the hold. It
+// remembers bursts of waiting requests for a shorter time than measured load: a burst needs instances only until it is
+// served, unless one burst follows the other.
+func remember(v *view, now time.Time) {
+	s, held := v.engine.settings, hold(v)
 	if !v.joint || s.Burst <= 0 {
-		return v.memory.Observe(now, v.demand, s.Stabilisation)
+		v.top = v.memory.Observe(now, v.demand, s.Stabilisation)
+		v.peak = max(v.demand, v.memory.Within(now, held))
+		return
 	}
-	return max(v.memory.Observe(now, v.steady, s.Stabilisation), v.memory.bursts.Observe(now, v.demand, min(s.Burst, s.Stabilisation)))
+	m := v.memory
+	steady, burst := m.Observe(now, v.steady, s.Stabilisation), m.bursts.Observe(now, v.demand, min(s.Burst, s.Stabilisation))
+	v.top = max(steady, burst)
+	v.peak = max(v.steady, v.demand, m.Within(now, held), m.bursts.Within(now, held))
+}
+
+// shortestHold is the least time for which a demand is held. The measured load itself needs about half of it to follow
+// one that falls ([Meter]).
+const shortestHold = 2 * time.Second
+
+// hold is how long the highest demand is held after the load has fallen: from the whole window down to what a start
+// pays for, the more credit the function has. Without an objective nobody would see a release that was wrong.
+//
+// For example the window is a minute, and an instance loads in 0.2 s. With full credit the demand is held for 2 s, with
+// half of it for 60·(2/60)^½ = 11 s, and without any for the minute. If an instance loads in 6 s, a start pays after
+// 6/0.2 = 30 s, and it is 30, 42 and 60 s.
+func hold(v *view) time.Duration {
+	longest := v.engine.settings.Stabilisation
+	if v.memory.loading <= 0 || v.Credit <= 0 || v.SLO <= 0 {
+		return longest
+	}
+	shorter := float64(v.memory.payback(shortestHold, longest)) / float64(longest)
+	return time.Duration(float64(longest) * math.Pow(shorter, min(1, v.Credit)))
 }

@@ -46,7 +46,7 @@ func (v *view) observe(e *Engine, now time.Time, f *Function) *view {
 	v.memory.note(now, v)
 	findShadows(v)
 	v.steady, v.demand = v.load(now)
-	v.peak = v.highest(now)
+	remember(v, now)
 	return v
 }
 

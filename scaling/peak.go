@@ -1,6 +1,10 @@
 package scaling
 
-import "time"
+import (
+	"cmp"
+	"slices"
+	"time"
+)
 
 // Peak remembers the highest demand of the last window. Its zero value has observed none.
 type Peak struct {
@@ -16,7 +20,7 @@ type sample struct {
 }
 
 // maxSamples bounds the number of samples in a window.
-const maxSamples = 64
+const maxSamples = 256
 
 // Observe adds the demand at now and returns the highest of the window.
 func (p *Peak) Observe(now time.Time, demand float64, window time.Duration) float64 {
@@ -36,6 +40,17 @@ func (p *Peak) Observe(now time.Time, demand float64, window time.Duration) floa
 		p.samples = append(p.samples, sample{now, demand})
 	}
 	return max(p.samples[0].demand, demand)
+}
+
+// Within returns the highest demand of the latest part of the window, 0 if there is none.
+func (p *Peak) Within(now time.Time, part time.Duration) float64 {
+	from, _ := slices.BinarySearchFunc(p.samples, part, func(s sample, part time.Duration) int {
+		return cmp.Compare(part, now.Sub(s.at))
+	})
+	if from == len(p.samples) {
+		return 0
+	}
+	return p.samples[from].demand
 }
 
 // Settled reports whether Peak has observed a whole window. Before that, for example

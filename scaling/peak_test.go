@@ -20,6 +20,10 @@ func TestPeak(t *testing.T) {
 		if want := slices.Max(demands[max(0, len(demands)-60):]); got != want {
 			t.Fatalf("second %d: %v, want %v", i, got, want)
 		}
+		got = p.Within(epoch.Add(time.Duration(i)*time.Second), 10*time.Second)
+		if want := slices.Max(demands[max(0, len(demands)-11):]); got != want {
+			t.Fatalf("second %d: %v within 10 s, want %v", i, got, want)
+		}
 	}
 	var quick Peak
 	for i := range 100_000 {

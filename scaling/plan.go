@@ -126,9 +126,11 @@ type Function struct {
 	ColdWait time.Duration
 	// Level is the multiple of the measured load for which there must be room because
 	// requests miss the objective ([steering.Loop]). Plans raise quotas and start instances
-	// for it, but do not exchange any. Below 1 it is the part of the load that is planned
-	// for, because the objective is kept better than promised; 0 counts as 1.
+	// for it, but do not exchange any. 0 counts as 1.
 	Level float64
+	// Credit is the part of a release that turns out wrong that the function can afford, from 0 to 1
+	// ([steering.Loop.Credit]). The more there is, the sooner plans release what the load no longer needs.
+	Credit float64
 	// Weight is the function's weight if all functions together ask for more than there
 	// is; 0 means 1. Only jointly planned functions are weighed.
 	Weight float64
@@ -177,7 +179,7 @@ type Plan struct {
 	Carried []Carried
 }
 
-// Carried is R_max of a function (§3.2) over its measured load, multiplied by a level below 1.
+// Carried is R_max of a function (§3.2) over its measured load.
 type Carried struct {
 	Function string
 	Over     float64

@@ -27,7 +27,7 @@ func reconsider(p *pass, v *view) {
 	if v.memory.departure.from != nil && p.now.Sub(v.memory.departure.at) >= p.engine.settings.Stabilisation {
 		v.memory.departure.from = nil
 	}
-	window := payback(v)
+	window := v.memory.payback(p.engine.settings.Burst, p.engine.settings.Stabilisation)
 	if !v.joint || len(v.live) == 0 || v.short != placing.None || v.resting || v.retired || v.prewarm || v.yielded || !v.calm(false) ||
 		p.now.Sub(v.memory.departure.at) < window || !v.memory.Settled(p.now, window) || !various(v.Configs) || !p.allowed(v).Any() ||
 		slices.ContainsFunc(v.live, func(in Running) bool { return in.Nodes != nil }) || !p.engine.turns.take(v.Name) {
@@ -40,7 +40,7 @@ func reconsider(p *pass, v *view) {
 			own.Give(i, in.Config.Resources, in.Device, in.ID)
 		}
 	}
-	choices, load := v.choices(v.peak, false), max(v.peak, capacity.SomeLoad)
+	choices, load := v.choices(v.top, false), max(v.top, capacity.SomeLoad)
 	running := slices.DeleteFunc(slices.Clone(choices), func(c capacity.Choice) bool {
 		return !slices.ContainsFunc(v.live, func(in Running) bool { return in.Artefact == c.Artefact })
 	})
@@ -60,15 +60,14 @@ func reconsider(p *pass, v *view) {
 	}
 }
 
-// payback is the time in which an exchange pays: the new instances hold their resources while they
-// load, and then save minSaved of as much. It is at least as long as a burst is remembered, and at
-// most the window. For example instances that load in 4 s pay within 4 s / 0.2 = 20 s.
-func payback(v *view) time.Duration {
-	s := &v.engine.settings
-	if v.memory.loading <= 0 || s.Burst <= 0 {
-		return s.Stabilisation
+// payback is the time in which a start pays: the new instances hold their resources while they
+// load, and then save minSaved of as much. It is at least least, and at most the window. For example instances that
+// load in 4 s pay within 4 s / 0.2 = 20 s.
+func (m *patience) payback(least, window time.Duration) time.Duration {
+	if m.loading <= 0 || least <= 0 {
+		return window
 	}
-	return min(s.Stabilisation, max(s.Burst, time.Duration(float64(v.memory.loading)/minSaved)))
+	return min(window, max(least, time.Duration(float64(m.loading)/minSaved)))
 }
 
 // form is what distinguishes instances for an exchange: what they load, their share of a GPU, how
@@ -116,7 +115,7 @@ func present(p *pass, v *view) (cost float64) {
 	for i := range v.live {
 		cost += p.engine.settings.Weigh(v.live[i].Config.Resources)
 	}
-	return cost * min(1, v.peak/max(v.high().Up, capacity.SomeLoad))
+	return cost * min(1, v.top/max(v.high().Up, capacity.SomeLoad))
 }
 
 // various reports whether candidates have different forms.

@@ -28,9 +28,9 @@ type view struct {
 	sum, peakSum       capacity.Range
 	summed, peakSummed bool
 	// steady is the measured load with headroom. demand adds the burst of waiting
-	// requests. peak is the highest demand of the window. All are in requests per
-	// second.
-	steady, demand, peak float64
+	// requests. top is the highest demand of the window, by which instances are exchanged, and peak that of the time for
+	// which it is held ([hold]), by which they are released. All are in requests per second.
+	steady, demand, peak, top float64
 	// joint: the function is planned together with others.
 	joint bool
 	// floor is the minimum number of instances.
@@ -175,9 +175,9 @@ func (v *view) remove(id cluster.InstanceID) {
 	}
 }
 
-// settled reports whether the engine has observed the function's load for a whole window.
+// settled reports whether the engine has observed the function's load for as long as it holds a demand.
 func settled(v *view, now time.Time) bool {
-	return v.memory.Settled(now, v.engine.settings.Stabilisation)
+	return v.memory.Settled(now, hold(v))
 }
 
 // wantsFirst reports whether the function has no instance and needs one. A measured load

@@ -88,7 +88,7 @@ func (l *learner) Look(now time.Time, seen steering.Seen) sim.Lesson {
 	if l.steers {
 		seen.Full = seen.Full || l.slow
 		l.loop.Look(now, seen)
-		lesson.Level = l.loop.Level()
+		lesson.Level, lesson.Credit = l.loop.Level(), l.loop.Credit()
 	}
 	lesson.Candidates = l.candidates
 	return lesson

@@ -73,10 +73,6 @@ var ways = []way{
 	{"boosted", "gradient-boosted quantile of measured over predicted times", func(l *learner, q float64) {
 		l.times = newBoosted(l.profile, q)
 	}},
-	{"account", "correction, and steering with an account of misses", func(l *learner, q float64) {
-		l.times, l.steers = correction.New(l.profile, q), true
-		l.loop.Accounts = true
-	}},
 	{product, "the provider's: correction and steering", func(l *learner, q float64) {
 		l.times, l.steers = correction.New(l.profile, q), true
 	}},

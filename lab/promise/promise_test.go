@@ -49,3 +49,18 @@ func TestWays(t *testing.T) {
 		t.Error("no scenario is no error")
 	}
 }
+
+// A burst comes every ten seconds. The credit pays for releases now and then only, and the promise is kept.
+func TestReleasesKeepThePromise(t *testing.T) {
+	r, err := Run(t.Context(), Bench{
+		Requests: 2000, Least: 2 * time.Minute, Percentiles: []float64{99}, Only: "^bursts.dssm", Ways: []string{product}, Seed: 2,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range r.Results {
+		if x.Name == "kept_pct."+product+".p99.bursts.dssm.json" && x.Value < 99 {
+			t.Errorf("kept %v %%", x.Value)
+		}
+	}
+}

@@ -29,8 +29,9 @@ type Lesson struct {
 	Candidates []capacity.Candidate
 	// Objective is the one that the engine plans for.
 	Objective time.Duration
-	// Level is [scaling.Function.Level]. Percentile replaces the function's own in plans if it is not 0.
-	Level, Percentile float64
+	// Level and Credit are those of [scaling.Function]. Percentile replaces the function's own in plans if it is
+	// not 0.
+	Level, Credit, Percentile float64
 	// Changed reports whether tables have changed since the last look.
 	Changed bool
 }
@@ -79,11 +80,14 @@ type execution struct {
 }
 
 // learn passes the function's state to its learner, before a plan. It makes the instances use the times
-// that follow.
-func (r *run) learn(fn *function, unplaced bool) Lesson {
+// that follow. rate is the measured load in requests/s.
+func (r *run) learn(fn *function, unplaced bool, rate float64) Lesson {
 	seen := fn.carrier.(*Requests).outcomes.Seen
-	seen.Percentile, seen.Full, seen.Planned = fn.Percentile, unplaced, fn.carried
+	seen.Percentile, seen.Full, seen.Planned, seen.Rate = fn.Percentile, unplaced, fn.carried, rate
 	for _, in := range fn.instances {
+		if in.loaded {
+			seen.Start = max(seen.Start, fn.loading(in.Artefact.Name))
+		}
 		switch {
 		case in.serves():
 			seen.Capacity += in.Config.CPU + in.Config.GPU

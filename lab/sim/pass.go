@@ -73,10 +73,13 @@ func (d driver) Start(s scaling.Start) {
 func (r *run) view(fn *function) scaling.Function {
 	fn.carrier.Advance(r.now)
 	now, waiting := TimeAt(r.now), fn.carrier.Waiting()
-	busy := waiting > 0
+	rate, decision := fn.activity.Look(now, fn.Name, fn.carrier.Total().Arrived, waiting > 0 || fn.executes(), r.cold, r.Tick)
+	if r.Told {
+		rate = fn.Arrivals.(Rate).Rate(r.now)
+	}
 	var lesson Lesson
 	if fn.Learner != nil {
-		lesson = r.learn(fn, fn.unplaced)
+		lesson = r.learn(fn, fn.unplaced, rate)
 	}
 	largest := r.System.Settings().Largest(fn.list)
 	fn.running = fn.running[:0]
@@ -97,16 +100,11 @@ func (r *run) view(fn *function) scaling.Function {
 			if idle {
 				x.IdleSince = TimeAt(since)
 			}
-			busy = busy || !idle && in.State == cluster.Ready
 		}
 		if in.away && !in.Parked {
 			x.IdleSince = time.Time{}
 		}
 		fn.running = append(fn.running, x)
-	}
-	rate, decision := fn.activity.Look(now, fn.Name, fn.carrier.Total().Arrived, busy, r.cold, r.Tick)
-	if r.Told {
-		rate = fn.Arrivals.(Rate).Rate(r.now)
 	}
 	fn.tuner.Within(r.room(fn))
 	list, revision := lesson.Candidates, uint64(1)
@@ -119,7 +117,7 @@ func (r *run) view(fn *function) scaling.Function {
 		PreWarmAt: decision.PreWarmAt, RetireAt: decision.RetireAt, ParkAt: decision.ParkAt,
 	}
 	if fn.Learner != nil {
-		f.SLO, f.Level = lesson.Objective, lesson.Level
+		f.SLO, f.Level, f.Credit = lesson.Objective, lesson.Level, lesson.Credit
 	}
 	if lesson.Percentile > 0 {
 		f.Percentile = lesson.Percentile
@@ -137,6 +135,17 @@ func (r *run) view(fn *function) scaling.Function {
 		r.deal(fn, rate)
 	}
 	return f
+}
+
+// executes reports whether an instance of the function holds a request.
+func (fn *function) executes() bool {
+	return slices.ContainsFunc(fn.instances, func(in *instance) bool {
+		if !in.loaded || in.State != cluster.Ready {
+			return false
+		}
+		_, idle := in.serving.IdleSince()
+		return !idle
+	})
 }
 
 // room returns the resources for a function's instances if its present ones are replaced.

@@ -13,8 +13,12 @@ import (
 // steer sets the level by which the engine multiplies the function's load. It rises while
 // too many requests miss the objective. The lock is held.
 func (fn *function) steer(now time.Time, f *scaling.Function, stats dispatch.Stats) {
-	seen := steering.Seen{InTime: stats.InTime, Late: stats.Late, Refused: stats.Refused, Slow: stats.Slow, Percentile: fn.Inference.Percentile, Full: fn.Unplaced != "" || fn.fallsBack, Planned: fn.carried}
+	seen := steering.Seen{
+		InTime: stats.InTime, Late: stats.Late, Refused: stats.Refused, Slow: stats.Slow, Percentile: fn.Inference.Percentile,
+		Full: fn.Unplaced != "" || fn.fallsBack, Rate: f.Rate, Planned: fn.carried,
+	}
 	for _, in := range fn.Sorted() {
+		seen.Start = max(seen.Start, in.Loading)
 		switch {
 		case in.serves():
 			seen.Capacity += in.Config.CPU + in.Config.GPU
@@ -24,8 +28,9 @@ func (fn *function) steer(now time.Time, f *scaling.Function, stats dispatch.Sta
 		}
 	}
 	before := fn.steering.Level()
-	if !fn.steering.Look(now, seen) {
-		f.Level = before
+	changed := fn.steering.Look(now, seen)
+	f.Level, f.Credit = fn.steering.Level(), fn.steering.Credit()
+	if !changed {
 		return
 	}
 	if level := fn.steering.Level(); level > before || level == 1 { // It falls in many small steps; only the last is logged.
@@ -34,5 +39,4 @@ func (fn *function) steer(now time.Time, f *scaling.Function, stats dispatch.Sta
 		decided(fn, now, decisions.Steer, decisions.Fields{Level: level, Load: f.Rate})
 	}
 	fn.Metrics.SetLevel(fn.steering.Level())
-	f.Level = fn.steering.Level()
 }

@@ -1,8 +1,8 @@
 // Package steering feeds the latencies of requests back into capacity. The engine plans
 // from predicted times. A [Loop] watches the part of a function's requests that meet its
 // objective, and returns the multiple of the measured load that the engine must plan for.
-// It decides only that. Within seconds it follows requests that miss the objective together; in the long run an
-// account keeps the percentile (account.go). Begin with [Loop.Look].
+// It also says how much of the misses that the percentile allows is left, so that the engine knows when it can afford
+// to release something (credit.go). It decides only that. Begin with [Loop.Look].
 package steering
 
 import (
@@ -28,6 +28,14 @@ const (
 	probation = 30 * time.Second
 	// fall is the part of the level above 1 that is left after a fall.
 	fall = 0.7
+	// sooner is the part of the time before a fall that a full credit saves.
+	sooner = 16 * time.Second
+	// measuring is how long after an increase the measured load may still rise to the one that caused it.
+	measuring = 2 * time.Second
+	// lasting is the number of looks that must see misses for a shortage where the plan shows none. apart is the least
+	// time between them.
+	lasting = 3
+	apart   = 80 * time.Millisecond
 	// negligible is the part above 1 below which a level becomes 1.
 	negligible = 0.04
 	// spare is what an increase adds to what is missing, so that chance does not leave the
@@ -40,9 +48,6 @@ const (
 	judged, fewest = 400, 20
 	judging        = 10 * time.Second
 )
-
-// Lowest is the lowest level. Batches may take half of what was predicted at the percentile, and shares come in steps.
-const Lowest = 0.4
 
 // Highest is the highest level. Execution may be eight times slower than predicted, and
 // the smallest possible instance may be planned for four times the load.
@@ -63,9 +68,13 @@ type Seen struct {
 	// instances. Changing: instances are starting, or change their share.
 	Capacity int
 	Changing bool
-	// Planned is the predicted capacity of the instances over the measured load, or 0 if
-	// it is not known.
+	// Rate is the measured load in requests/s, 0 if it is not known.
+	Rate float64
+	// Planned is the predicted capacity of the instances over the load that was measured at the look before, or 0
+	// if it is not known.
 	Planned float64
+	// Start is how long an instance takes to start, 0 if it is not known.
+	Start time.Duration
 	// Full: no node has room for more, or more instances would not help.
 	Full bool
 }
@@ -73,10 +82,7 @@ type Seen struct {
 // Loop steers one function. Its zero value has seen nothing. It serves one caller at a
 // time, and times never go back.
 type Loop struct {
-	// Accounts keeps an account of misses, which decides in the long run about levels from [Lowest] on. Without it no
-	// level is below 1, and one above 1 falls whatever missed the objective before.
-	Accounts bool
-	account  account
+	credit credit
 	// level is what [Loop.Level] returns; 0 stands for 1.
 	level float64
 	// marks has the counters at the looks of the last window, the oldest first.
@@ -90,6 +96,10 @@ type Loop struct {
 	calm, fell time.Time
 	hold       time.Duration
 	troubled   bool
+	// rate is the measured load at the latest look, in requests/s.
+	rate float64
+	// raised is the load at the latest increase, 0 if there was none, and unraised the level before it.
+	raised, unraised float64
 	// full is when there was last no room.
 	full time.Time
 	// trial is the latest series of increases while nobody knows whether it helps, nil if there
@@ -121,8 +131,7 @@ type mark struct {
 	slow                  uint64
 }
 
-// Level is the factor by which plans multiply the measured load, from [Lowest] to [Highest]: 1 if predictions hold,
-// and less if the objective is kept better than promised.
+// Level is the factor by which plans multiply the measured load, from 1 if predictions hold to [Highest].
 func (l *Loop) Level() float64 {
 	if l.level == 0 {
 		return 1
@@ -146,9 +155,14 @@ func (l *Loop) Troubled() bool { return l.troubled }
 // nothing would grow: with 500/s planned for 400/s, 1.25·2 = 2.5. It then waits for the new
 // capacity: late answers of requests that waited before say nothing new.
 //
+// Three things raise no level. A load that has just risen above the planned capacity: the engine plans for it anyway.
+// A load that is measured only after the increase: [Loop.follow] takes that back. Misses that came together although
+// more is planned than the load needs: a stalled machine is no shortage, which misses again and again.
+//
 // The level falls after a time without trouble, by three tenths of its part above 1. If
 // trouble follows within half a minute, the fall was wrong. Look then reverses it, and the
-// next fall waits twice as long. So a load that needs the level sees ever fewer attempts.
+// next fall waits twice as long. So a load that needs the level sees ever fewer attempts. A full credit
+// ([Loop.Credit]) can afford one, and shortens each wait by 16 s.
 //
 // Increases that do not help are undone ([Loop.judge]): some requests miss the objective whatever
 // the capacity is, because a handler's database is slow now and then.
@@ -157,13 +171,15 @@ func (l *Loop) Look(now time.Time, s Seen) (changed bool) {
 		l.capacity, l.changed = s.Capacity, now
 	}
 	bad, good, slow := l.count(now, s)
-	if l.Accounts {
-		l.account.count(now, s)
+	l.credit.count(now, s)
+	if s.Rate > 0 && l.rate > 0 {
+		s.Planned *= l.rate / s.Rate
 	}
-	s.Planned *= min(1, l.Level())
+	l.rate = s.Rate
 	l.troubled = bad > Allowed(bad+good, s.Percentile)
 	lacking := bad-slow > Allowed(bad+good-slow, s.Percentile)
 	before := l.Level()
+	l.follow(now)
 	if s.Full {
 		l.full = now
 		l.settle(s)
@@ -173,11 +189,8 @@ func (l *Loop) Look(now time.Time, s Seen) (changed bool) {
 	case lacking:
 		l.calm = now
 		l.raise(now, s, bad-slow, good)
-	case l.Accounts && l.owes(now, s):
-	case l.level > 1 && (!l.Accounts || l.account.credit >= 0 || l.helpless(now)):
+	case l.level > 1:
 		l.lower(now)
-	case l.Accounts && l.level <= 1:
-		l.level = l.account.next(now, s, l.Level())
 	}
 	return l.Level() != before
 }
@@ -188,8 +201,8 @@ func Allowed(n, percentile float64) float64 {
 	return expected + 3*math.Sqrt(expected) + 1
 }
 
-// count returns how many requests missed and met the objective within the window, and how many of
-// those that missed it did so by their own execution. It leaves out the time up to half a reaction after the latest change of capacity.
+// count returns how many requests missed and met the objective within the window, and how many of those that missed it
+// did so by their own execution. It leaves out the time up to half a reaction after the latest change of capacity.
 func (l *Loop) count(now time.Time, s Seen) (bad, good, slow float64) {
 	for len(l.marks) > 1 && now.Sub(l.marks[1].at) >= window {
 		l.marks = l.marks[1:]
@@ -202,16 +215,37 @@ func (l *Loop) count(now time.Time, s Seen) (bad, good, slow float64) {
 	return float64(s.Late + s.Refused - from.late - from.refused), float64(s.InTime - from.inTime), float64(s.Slow - from.slow)
 }
 
-func (l *Loop) raise(now time.Time, s Seen, bad, good float64) {
-	waits := s.Changing && now.Sub(l.ordered) < patience
-	if waits || l.rests(now, s, bad, good) || !l.full.IsZero() && now.Sub(l.full) < pause || now.Sub(l.ordered) < reaction || now.Sub(l.changed) < reaction {
-		return
+// waits reports whether an increase must wait.
+func (l *Loop) waits(now time.Time, s Seen, bad, good float64) bool {
+	switch {
+	case s.Changing && now.Sub(l.ordered) < patience, now.Sub(l.ordered) < reaction, now.Sub(l.changed) < reaction:
+		return true
+	case !l.full.IsZero() && now.Sub(l.full) < pause:
+		return true
+	case s.Planned > 0 && s.Planned < (1-negligible)*l.Level(): // The next plan has more in any case.
+		return true
+	case s.Planned > gentlest*l.Level() && !l.lasts():
+		return true
 	}
-	if a := &l.account; l.Level() < 1 && a.credit > 0 && bad < 0.2*(bad+good) {
-		// There is credit for what missed so far, and the level below was enough until lately.
-		a.tooLow(now, l.Level())
-		a.changed, a.pending = now, false
-		l.level, l.ordered = min(1, l.Level()/thrift), now
+	return l.rests(now, s, bad, good)
+}
+
+// lasts reports whether requests miss the objective again and again in the window. For example 26 requests that wait
+// for the same stalled execution are seen to miss it by one look or two.
+func (l *Loop) lasts() bool {
+	looks, last := 0, time.Time{}
+	missed := func(m *mark) uint64 { return m.late + m.refused - m.slow }
+	for i := 1; i < len(l.marks); i++ {
+		m := &l.marks[i]
+		if missed(m) > missed(&l.marks[i-1]) && m.at.Sub(last) >= apart {
+			looks, last = looks+1, m.at
+		}
+	}
+	return looks >= lasting
+}
+
+func (l *Loop) raise(now time.Time, s Seen, bad, good float64) {
+	if l.waits(now, s, bad, good) {
 		return
 	}
 	by := steepest
@@ -230,8 +264,24 @@ func (l *Loop) raise(now time.Time, s Seen, bad, good float64) {
 	}
 	most := min(Highest, series*l.trial.base)
 	if level := min(most, max(l.Level(), s.Planned)*by); level > l.Level() {
+		l.raised, l.unraised = s.Rate, l.Level()
 		l.level, l.trial.from = level, nil
 		l.ordered, l.fell = now, time.Time{}
+	}
+}
+
+// follow divides a level by what the measured load has risen since the increase to it: requests of that load caused the
+// increase before it was measured, and plans would count it twice. The capacity that was ordered stays.
+//
+// For example a load rises from 100/s to 400/s, and three times the old one is planned. Before the rise is measured,
+// requests miss the objective: the level becomes 3·1.25 = 3.75, for 375/s. With 400/s measured, it becomes 1 again.
+func (l *Loop) follow(now time.Time) {
+	if l.raised <= 0 || now.Sub(l.ordered) > measuring || l.rate <= gentlest*l.raised {
+		return
+	}
+	l.level, l.raised = max(l.unraised, l.level*l.raised/l.rate), l.rate
+	if l.level == l.unraised {
+		l.trial = nil
 	}
 }
 
@@ -282,19 +332,22 @@ func (l *Loop) rests(now time.Time, s Seen, bad, good float64) bool {
 // does not take what others give back later.
 func (l *Loop) settle(s Seen) {
 	if s.Planned > 0 && l.level > s.Planned {
-		l.level = max(min(1, l.level), s.Planned)
+		l.level = max(1, s.Planned)
 	}
 }
 
 func (l *Loop) lower(now time.Time) {
-	if now.Sub(l.calm) < l.hold {
+	wait := l.hold
+	if l.fell.IsZero() || l.changed.After(l.fell) { // What the last one released is known.
+		wait -= time.Duration(l.Credit() * float64(sooner))
+	}
+	if now.Sub(l.calm) < wait {
 		return
 	}
 	if l.level = 1 + fall*(l.level-1); l.level-1 < negligible {
 		l.level = 1
 	}
 	l.calm, l.fell = now, now
-	l.account.before, l.account.all, l.account.missed = 0, 0, 0 // They belong to the level before.
 }
 
 // Corrected notes that the engine's predicted times grew by the factor by. It divides the
