@@ -158,9 +158,6 @@ func (t *Tokenizer) encode(texts []string, max int) (Encoding, error) {
 	if cut.limited && cut.max < added {
 		return Encoding{}, fmt.Errorf("the maximum is %d tokens; the %d special ones alone are more", cut.max, added)
 	}
-	if pair && cut.limited && cut.direction == "Left" {
-		return Encoding{}, errors.New("tokenizer.truncation.direction: Left is not supported for two texts: set Right")
-	}
 	r, _ := t.rooms.Get().(*room)
 	if r == nil {
 		r = &room{}
@@ -170,8 +167,9 @@ func (t *Tokenizer) encode(texts []string, max int) (Encoding, error) {
 		defer t.rooms.Put(r)
 	}
 	for i, text := range texts {
+		// Of two texts the longer one is cut, so both are needed as a whole.
 		limit := Unlimited
-		if cut.limited && cut.direction == "Right" && (cut.strategy != "OnlySecond" || i == 1) {
+		if cut.limited && !pair && cut.direction == "Right" {
 			limit = cut.max
 		}
 		if !utf8.ValidString(text) {
@@ -267,7 +265,6 @@ func (t *Tokenizer) findParts(r *room, text string) error {
 // encodeParts splits the parts into words and encodes these.
 func (t *Tokenizer) encodeParts(r *room, ids []int32, limit int) ([]int32, error) {
 	for i, p := range r.parts {
-		// tokenizers looks at the limit behind words only, never behind an added token.
 		if p.id != noToken {
 			ids = append(ids, p.id)
 			continue
