@@ -25,7 +25,7 @@ func normalizeForm(form norm.Form, text []byte) []byte {
 		if part := text[begin:end]; long {
 			out = normalizeMarks(form, out, part)
 		} else {
-			out = form.Append(out, part...)
+			out = append(out, form.Bytes(part)...) // form.Append would join it with what is there.
 		}
 	}
 	for at := 0; at < len(text); {

@@ -213,6 +213,7 @@ def checksum(case):
 
 
 def write(name, t, texts, pairs, change=lambda case: case):
+    t = Tokenizer.from_str(t.to_str())  # Scores are read back with less precision.
     cases = [change(encode(t, [text], -1)) for text in texts]
     for i, (a, b) in enumerate(pairs):
         cases.append(encode(t, [a, b], -1))
