@@ -227,7 +227,7 @@ func (m *bpe) mergeShort(ids []int32) []int32 {
 	}
 }
 
-// merge is a pair that may be merged: of all, the one of the lowest rank is, then the leftmost one.
+// pendingMerge is a pair that may be merged: of all, the one of the lowest rank is, then the leftmost one.
 type pendingMerge struct {
 	ranked
 	at int32

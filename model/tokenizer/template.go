@@ -19,7 +19,7 @@ type template struct{ single, pair []slot }
 // plain is the template without special tokens.
 var plain = template{[]slot{{sequence: 0}}, []slot{{sequence: 0}, {sequence: 1, typeID: 1}}}
 
-// parseTemplate reads the field post_processor, or one of a sequence. plain says that it adds nothing.
+// parseTemplate reads the field post_processor, or one of a sequence; without one, nothing is added.
 func parseTemplate(path string, raw json.RawMessage) (t template, err error) {
 	if raw == nil {
 		return plain, nil

@@ -76,7 +76,8 @@ func New(file []byte, options Options) (*Tokenizer, error) {
 	if !options.SpecialTokens {
 		special = specials(added)
 	}
-	normalizer, splitter, processor, model := o.raw("normalizer"), o.raw("pre_tokenizer"), o.raw("post_processor"), o.raw("model")
+	normalizer, splitter := o.raw("normalizer"), o.raw("pre_tokenizer")
+	processor, model := o.raw("post_processor"), o.raw("model")
 	o.ignore("decoder", "padding")
 	if err := o.close(); err != nil {
 		return nil, err
