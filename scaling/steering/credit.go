@@ -47,7 +47,7 @@ func (c *credit) count(now time.Time, s Seen) {
 		return
 	}
 	passed := now.Sub(c.last.at).Seconds()
-	missed := float64(s.Late + s.Refused - c.last.late - c.last.refused - s.Slow + c.last.slow)
+	missed := misses(&c.last, &here)
 	all := missed + float64(s.InTime-c.last.inTime)
 	c.last = here
 	if passed > 0 {

@@ -33,9 +33,10 @@ const (
 	// measuring is how long after an increase the measured load may still rise to the one that caused it.
 	measuring = 2 * time.Second
 	// lasting is the number of looks that must see misses for a shortage where the plan shows none. apart is the least
-	// time between them.
-	lasting = 3
-	apart   = 80 * time.Millisecond
+	// time between two of them, and together the time within which all of them must be.
+	lasting  = 3
+	apart    = 80 * time.Millisecond
+	together = 5 * time.Second
 	// negligible is the part above 1 below which a level becomes 1.
 	negligible = 0.04
 	// spare is what an increase adds to what is missing, so that chance does not leave the
@@ -87,6 +88,8 @@ type Loop struct {
 	level float64
 	// marks has the counters at the looks of the last window, the oldest first.
 	marks []mark
+	// missing has the times of the latest looks that saw misses, the oldest first.
+	missing [lasting]time.Time
 	// capacity is that of the latest look, and changed when it last changed. ordered is
 	// when the level was last raised.
 	capacity         int
@@ -98,7 +101,8 @@ type Loop struct {
 	troubled   bool
 	// rate is the measured load at the latest look, in requests/s.
 	rate float64
-	// raised is the load at the latest increase, 0 if there was none, and unraised the level before it.
+	// raised is the load at the latest increase, 0 if there was none or the level has been lowered since, and unraised
+	// the level before it.
 	raised, unraised float64
 	// full is when there was last no room.
 	full time.Time
@@ -129,6 +133,12 @@ type mark struct {
 	at                    time.Time
 	inTime, late, refused uint64
 	slow                  uint64
+}
+
+// misses is how many requests missed the objective between two looks, less those that missed it by their own execution.
+// These are counted a moment before the others, so there may seem to be more of them.
+func misses(from, to *mark) float64 {
+	return max(0, float64(to.late+to.refused-from.late-from.refused)-float64(to.slow-from.slow))
 }
 
 // Level is the factor by which plans multiply the measured load, from 1 if predictions hold to [Highest].
@@ -210,7 +220,12 @@ func (l *Loop) count(now time.Time, s Seen) (bad, good, slow float64) {
 	for len(l.marks) > 0 && l.marks[0].at.Before(l.changed.Add(reaction/2)) {
 		l.marks = l.marks[1:]
 	}
-	l.marks = append(l.marks, mark{now, s.InTime, s.Late, s.Refused, s.Slow})
+	here := mark{now, s.InTime, s.Late, s.Refused, s.Slow}
+	if n := len(l.marks); n > 0 && misses(&l.marks[n-1], &here) > 0 && now.Sub(l.missing[lasting-1]) >= apart {
+		copy(l.missing[:], l.missing[1:])
+		l.missing[lasting-1] = now
+	}
+	l.marks = append(l.marks, here)
 	from := l.marks[0]
 	return float64(s.Late + s.Refused - from.late - from.refused), float64(s.InTime - from.inTime), float64(s.Slow - from.slow)
 }
@@ -224,24 +239,18 @@ func (l *Loop) waits(now time.Time, s Seen, bad, good float64) bool {
 		return true
 	case s.Planned > 0 && s.Planned < (1-negligible)*l.Level(): // The next plan has more in any case.
 		return true
-	case s.Planned > gentlest*l.Level() && !l.lasts():
+	case s.Planned > gentlest*l.Level() && !l.lasts(now):
 		return true
 	}
 	return l.rests(now, s, bad, good)
 }
 
-// lasts reports whether requests miss the objective again and again in the window. For example 26 requests that wait
-// for the same stalled execution are seen to miss it by one look or two.
-func (l *Loop) lasts() bool {
-	looks, last := 0, time.Time{}
-	missed := func(m *mark) uint64 { return m.late + m.refused - m.slow }
-	for i := 1; i < len(l.marks); i++ {
-		m := &l.marks[i]
-		if missed(m) > missed(&l.marks[i-1]) && m.at.Sub(last) >= apart {
-			looks, last = looks+1, m.at
-		}
-	}
-	return looks >= lasting
+// lasts reports whether requests have missed the objective again and again since the latest change of capacity. For
+// example 26 requests that wait for the same stalled execution are seen to miss it by one look or two. Of 2/s that are all
+// late, three looks see one each within 1.5 s.
+func (l *Loop) lasts(now time.Time) bool {
+	first := l.missing[0]
+	return now.Sub(first) <= together && first.After(l.changed.Add(reaction/2))
 }
 
 func (l *Loop) raise(now time.Time, s Seen, bad, good float64) {
@@ -280,7 +289,7 @@ func (l *Loop) follow(now time.Time) {
 		return
 	}
 	l.level, l.raised = max(l.unraised, l.level*l.raised/l.rate), l.rate
-	if l.level == l.unraised {
+	if l.trial != nil && l.level == l.trial.level {
 		l.trial = nil
 	}
 }
@@ -304,7 +313,7 @@ func (l *Loop) judge(now time.Time, s Seen) {
 		t.from = &mark{now, s.InTime, s.Late, s.Refused, s.Slow}
 		return
 	}
-	bad, good := float64(s.Late+s.Refused-s.Slow-t.from.late-t.from.refused+t.from.slow), float64(s.InTime-t.from.inTime)
+	bad, good := misses(t.from, &mark{now, s.InTime, s.Late, s.Refused, s.Slow}), float64(s.InTime-t.from.inTime)
 	expected := min(1, t.good*l.Level()/t.base)
 	least := (expected + t.good) / 2
 	if expected == 1 {
@@ -314,7 +323,7 @@ func (l *Loop) judge(now time.Time, s Seen) {
 	case n >= judged, n >= fewest && !now.Before(t.ends):
 		if l.trial = nil; bad > Allowed(n, s.Percentile) && good < least*n {
 			l.rest = min(longest, max(shortest, 2*l.rest))
-			l.level, l.futile, l.missed, l.hold = t.level, now, bad/n, shortest
+			l.level, l.raised, l.futile, l.missed, l.hold = t.level, 0, now, bad/n, shortest
 		}
 	case now.Sub(t.ends) > longest:
 		l.trial = nil
@@ -332,7 +341,7 @@ func (l *Loop) rests(now time.Time, s Seen, bad, good float64) bool {
 // does not take what others give back later.
 func (l *Loop) settle(s Seen) {
 	if s.Planned > 0 && l.level > s.Planned {
-		l.level = max(1, s.Planned)
+		l.level, l.raised = max(1, s.Planned), 0
 	}
 }
 
@@ -354,6 +363,6 @@ func (l *Loop) lower(now time.Time) {
 // level by that, because the times now contain what the level compensated for.
 func (l *Loop) Corrected(by float64) {
 	if by > 1 && l.level > 1 {
-		l.level = max(1, l.level/by)
+		l.level, l.raised = max(1, l.level/by), 0
 	}
 }

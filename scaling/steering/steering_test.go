@@ -193,6 +193,57 @@ func TestMissesThatComeTogetherRaiseNothing(t *testing.T) {
 	}
 }
 
+// Misses that go on raise the level although the plan shows no shortage, however few requests there are and however
+// far apart the looks.
+func TestMissesThatGoOnRaiseTheLevel(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		rate  float64
+		every time.Duration
+	}{
+		{"two requests a second", 2, look}, {"pairs", 4, 500 * time.Millisecond}, {"slow looks", 200, 600 * time.Millisecond},
+		{"slower looks", 200, 1200 * time.Millisecond}, {"fast looks", 200, 20 * time.Millisecond},
+	} {
+		var l Loop
+		for at := time.Duration(0); at < 6*time.Second; at += c.every {
+			late := uint64(c.rate * at.Seconds())
+			l.Look(epoch.Add(at), Seen{Percentile: 99, Capacity: 1000, Rate: c.rate, Planned: 2, Late: late})
+		}
+		if l.Level() <= 2 {
+			t.Errorf("%s: the level is %v after 6 s", c.name, l.Level())
+		}
+	}
+}
+
+// A request that is late by its own execution is counted as that first, and as late by a later look.
+func TestSlowRequestsAreCountedFirst(t *testing.T) {
+	var l Loop
+	seen := Seen{Percentile: 99, Capacity: 1000, Rate: 100}
+	for i := range 3000 {
+		seen.InTime += 10
+		if i == 1000 {
+			seen.Slow++
+		}
+		if i == 1001 {
+			seen.Late++
+		}
+		l.Look(epoch.Add(time.Duration(i)*look), seen)
+	}
+	if l.Credit() != 1 || l.Level() != 1 {
+		t.Errorf("the credit is %v and the level %v", l.Credit(), l.Level())
+	}
+}
+
+// A level that was lowered after an increase is not raised again because the load is measured later.
+func TestALoweredLevelStaysLow(t *testing.T) {
+	l := Loop{level: 3.75, rate: 100, raised: 100, unraised: 3, ordered: epoch}
+	l.Corrected(4)
+	l.Look(epoch.Add(look), Seen{Percentile: 99, Capacity: 1000, Rate: 130, Planned: 3})
+	if l.Level() != 1 {
+		t.Errorf("the level is %v", l.Level())
+	}
+}
+
 // If there is no room, a higher level would only hinder others later.
 func TestNoLevelWithoutRoom(t *testing.T) {
 	p := newPlant(100, 4, 2, look)
