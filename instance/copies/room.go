@@ -49,8 +49,8 @@ func (t *Tidier) received(at string) {
 }
 
 // makeRoom keeps room for so many more bytes of a content that is being received, beside those that others will still
-// get. It removes what no instance holds, least recently used first, but only if that suffices. What is in use stays,
-// and for a content that is sent ahead also what was used lately. The error says why there is no room.
+// get. It removes what no instance holds, least recently used first, but only if that suffices. Nothing that is in use
+// goes, and for a content that is sent ahead nothing that was used lately. The error says why there is no room.
 func (t *Tidier) makeRoom(at string, more int64, ahead bool) error {
 	t.looking.Lock()
 	defer t.looking.Unlock()
@@ -105,7 +105,7 @@ func (t *Tidier) makeRoom(at string, more int64, ahead bool) error {
 	return nil // What could not be looked at does not keep a model out.
 }
 
-// seal makes a directory in which nobody else can write. What others have put there goes first: the kubelet makes the
+// seal makes a directory in which nobody else can write. Other users' files there go first: the kubelet makes the
 // directory for everybody, if an instance mounts it before its content comes. After an error the directory is closed to
 // all, or it is gone, so the next call begins again.
 func seal(p place) error {

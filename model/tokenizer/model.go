@@ -53,10 +53,16 @@ func parseModel(raw json.RawMessage, special map[string]bool) (model, *vocabular
 
 // parse takes the field vocab of WordPiece and BPE.
 func (v *vocabulary) parse(o *object) {
-	o.required("vocab", &v.ids)
-	for token, id := range v.ids {
-		if id < 0 || id > maxID {
-			o.fail("vocab", "the token %.100q has the id %d; ids are from 0 to %d", token, id, maxID)
+	var ids map[string]*int32
+	o.required("vocab", &ids)
+	for token, id := range ids {
+		switch {
+		case id == nil:
+			o.fail("vocab", "the token %.100q has no id", token)
+		case *id < 0 || *id > maxID:
+			o.fail("vocab", "the token %.100q has the id %d; ids are from 0 to %d", token, *id, maxID)
+		default:
+			v.ids[token] = *id
 		}
 	}
 	v.entries = len(v.ids)

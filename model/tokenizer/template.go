@@ -3,6 +3,7 @@ package tokenizer
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 )
 
 // slot is a part of a template: a sequence of the input, or special tokens.
@@ -42,13 +43,13 @@ func parseTemplate(path string, raw json.RawMessage) (t template, err error) {
 	case "Sequence":
 		t = plain
 		for _, part := range components(o, "processors", parseTemplate) {
-			if part.added(false)+part.added(true) == 0 && len(part.pair) == 2 {
-				continue
+			switch {
+			case reflect.DeepEqual(part, plain):
+			case reflect.DeepEqual(t, plain):
+				t = part
+			default:
+				o.fail("processors", "more than one of them adds special tokens or types, which is not supported")
 			}
-			if t.added(false)+t.added(true) > 0 {
-				o.fail("processors", "more than one of them adds special tokens, which is not supported")
-			}
-			t = part
 		}
 	default:
 		o.fail("type", "the post-processor %.100q is not supported", kind)
@@ -119,22 +120,23 @@ func parseTemplates(o *object) template {
 		tokens[name] = ids
 	}
 	t := template{single: parseSlots(o, "single", tokens), pair: parseSlots(o, "pair", tokens)}
-	if *o.err == nil && (!has(t.pair, 0) || !has(t.pair, 1)) {
-		o.fail("pair", "it must have both sequences, A and B")
+	if *o.err == nil && (times(t.pair, 0) != 1 || times(t.pair, 1) != 1) {
+		o.fail("pair", "it must have each of the sequences A and B once")
 	}
-	if has(t.single, 1) {
-		o.fail("single", "it has the sequence B, which a single text lacks")
+	if *o.err == nil && (times(t.single, 0) != 1 || times(t.single, 1) != 0) {
+		o.fail("single", "it must have the sequence A once, and not B, which a single text lacks")
 	}
 	return t
 }
 
-func has(slots []slot, sequence int) bool {
+// times returns how often a template has a sequence.
+func times(slots []slot, sequence int) (n int) {
 	for _, s := range slots {
 		if s.sequence == sequence {
-			return true
+			n++
 		}
 	}
-	return false
+	return n
 }
 
 // parseSlots reads one template of TemplateProcessing.

@@ -51,6 +51,18 @@ func small(field, value string) []byte {
 	return file.Bytes()
 }
 
+// templates is a post-processor whose templates have these sequences, all of type 0.
+func templates(single, pair string) string {
+	list := func(sequences string) string {
+		var parts []string
+		for _, name := range strings.Fields(sequences) {
+			parts = append(parts, `{"Sequence":{"id":"`+name+`","type_id":0}}`)
+		}
+		return "[" + strings.Join(parts, ",") + "]"
+	}
+	return `{"type":"TemplateProcessing","single":` + list(single) + `,"pair":` + list(pair) + `,"special_tokens":{}}`
+}
+
 // What a file has and the package does not know is refused, with the field's name.
 func TestBadFiles(t *testing.T) {
 	model := func(rest string) string {
@@ -72,7 +84,13 @@ func TestBadFiles(t *testing.T) {
 		{"pre_tokenizer", `{"type":"Metaspace","replacement":"__"}`, "pre_tokenizer.replacement"},
 		{"post_processor", `{"type":"BertProcessing","sep":["s",99],"cls":["c",1]}`, "post_processor: it adds the id 99"},
 		{"post_processor", `{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"x","type_id":0}}],"pair":[],"special_tokens":{}}`, "post_processor.single"},
+		{"post_processor", templates("A A", "A B"), "post_processor.single: it must have the sequence A once"},
+		{"post_processor", templates("", "A B"), "post_processor.single: it must have the sequence A once"},
+		{"post_processor", templates("A", "A A B"), "post_processor.pair: it must have each of the sequences"},
+		{"post_processor", `{"type":"Sequence","processors":[` + templates("A", "B A") + "," + templates("A", "B A") + "]}",
+			"post_processor.processors: more than one"},
 		{"model", "null", "tokenizer.model: it is missing"},
+		{"model", model(`"vocab":{"a":null}`), `model.vocab: the token "a" has no id`},
 		{"model", `{"vocab":{}}`, "model.type: it is missing"},
 		{"model", `{"type":"WordLevel"}`, `"WordLevel" is not supported`},
 		{"model", model(`"vocab":{"a":99999999999999999999}`), "model.vocab"},

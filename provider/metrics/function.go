@@ -292,7 +292,7 @@ func (f *FunctionMetrics) SetUsed(r cluster.Resources) {
 }
 
 // HideInstances removes what gauges say of the function's instances, which it has not any more: it shares those of
-// others. What its users see, the counters and the objective, stays.
+// others. The counters and the objective, which its users see, stay.
 func (f *FunctionMetrics) HideInstances() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -21,7 +21,7 @@ const (
 	// own creation time has a resolution of seconds.
 	StartedAnnotation = "faas-infer.dev/started-at"
 	// StartingCPUAnnotation is the CPU in millicores that an instance's pod has until the instance is ready, if that
-	// is more than its config's. Whoever has given the pod its config's CPU removes the annotation. Without it, the
+	// is more than its config's. The provider that gives the pod its config's CPU removes the annotation. Without it, the
 	// next leader would take the larger CPU for the config's.
 	StartingCPUAnnotation = "faas-infer.dev/starting-cpu"
 	// ParkedCPU is the CPU of a parked instance in millicores. It only has to answer
