@@ -293,6 +293,9 @@ func (c preparation) serve(tried bool) {
 	for _, a := range found {
 		fn.renumber(r, a)
 	}
+	if c.again && fn.warmed == fn.Function { // It has had its first instance.
+		fn.warmed = r.Function
+	}
 	before := latest(fn)
 	fn.Function, fn.secrets, fn.values = r.Function, r.secrets, r.values
 	if latest(fn) != before {

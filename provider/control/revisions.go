@@ -89,9 +89,6 @@ func (c preparation) begin() {
 		next, same := c, *knowing(c.finder, c.Function, c.models)
 		// A new pointer: what is left of the abandoned work must not serve.
 		next.Function, next.again, next.fn.wanted, next.lesson = &same, true, &same, nil
-		if c.fn.warmed == c.Function { // It has had its first instance.
-			c.fn.warmed = &same
-		}
 		next.begin()
 	}
 	c.arrivals.begin(c.fn)
