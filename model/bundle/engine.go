@@ -53,6 +53,8 @@ func (m Manifest) modelField() string {
 		return "handler"
 	case m.Requirements != "":
 		return "requirements"
+	case m.Text != nil:
+		return "text"
 	}
 	return m.upstreamField()
 }
@@ -101,7 +103,11 @@ func (m Manifest) validateModel() error {
 type named struct{ key, name string }
 
 func (m Manifest) files() []named {
-	return []named{{"model", m.Model}, {"handler", m.Handler}, {"requirements", m.Requirements}}
+	files := []named{{"model", m.Model}, {"handler", m.Handler}, {"requirements", m.Requirements}}
+	if m.Text != nil {
+		files = append(files, named{"text.tokenizer", m.Text.Tokenizer})
+	}
+	return files
 }
 
 // checkModel checks the files that a model's manifest names.

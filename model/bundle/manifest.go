@@ -79,6 +79,8 @@ type Manifest struct {
 	// ModelName is the model's name in the model server. [Manifest.Served] gives the
 	// default.
 	ModelName string `yaml:"model_name,omitempty"`
+	// Text says how an ONNX model takes texts, nil for one that takes only tensors.
+	Text *Text `yaml:"text,omitempty"`
 	// Process is the program's command, words separated by spaces. It runs in the
 	// bundle's directory. A deployment may replace it.
 	Process string `yaml:"process,omitempty"`
@@ -232,10 +234,13 @@ func ParseManifest(b []byte) (Manifest, error) {
 	d := yaml.NewDecoder(bytes.NewReader(b))
 	d.KnownFields(true)
 	if err := d.Decode(&m); err != nil && !errors.Is(err, io.EOF) {
-		return Manifest{}, fmt.Errorf("%w: %w; the fields are name, description and annotations; for a model engine, model, handler and requirements; for ONNX models also models and validation; for a model server also server, server_url and model_name; for a program process, mode, upstream_url, env and network", ErrManifest, err)
+		return Manifest{}, fmt.Errorf("%w: %w; the fields are name, description and annotations; for a model engine, model, handler and requirements; for ONNX models also models, validation and text; for a model server also server, server_url and model_name; for a program process, mode, upstream_url, env and network", ErrManifest, err)
 	}
 	if m.Engine == "" && m.Models != nil {
 		m.Engine = EngineONNX // No other engine has several.
+	}
+	if err := m.validateText(); err != nil {
+		return Manifest{}, err
 	}
 	if err := m.Validate(); err != nil {
 		return Manifest{}, err
