@@ -193,7 +193,7 @@ func (s invocations) receive(w http.ResponseWriter, r *http.Request, name, path 
 // status code, and whether it came after the objective. The answer counts as held until the client has taken it.
 func (s invocations) dispatch(w http.ResponseWriter, r *http.Request, d *deployed, req *frame.Request,
 	held *web.Body) (code int, late bool) {
-	resp, err := d.invoke(r.Context(), req)
+	resp, err := d.answers.invoke(r.Context(), d, req)
 	if err == nil {
 		err = held.TakeAnswer(int64(len(resp.Body)))
 	}
