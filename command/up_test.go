@@ -341,7 +341,7 @@ func TestInstanceCommand(t *testing.T) {
 		Config: cluster.Config{Batch: 8, Resources: cluster.Resources{CPU: 1500, Memory: 1 << 28}}}
 	argv, env := (&ProviderFlags{maxBody: 1 << 26}).instanceCommand(spec, "/run/s")
 	got := strings.Join(argv[1:], " ")
-	for _, want := range []string{"instance", "--prepared /prepared/x", "--labels /bundles/x", "--name mnist ", "--threads 2", "--max-batch 8", "--memory 268435456", "--body-limit 67108864", "--listen unix:///run/s"} {
+	for _, want := range []string{"instance", "--prepared /prepared/x", "--bundle /bundles/x", "--name mnist ", "--threads 2", "--max-batch 8", "--memory 268435456", "--body-limit 67108864", "--listen unix:///run/s"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q lacks %q", got, want)
 		}

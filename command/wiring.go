@@ -63,7 +63,7 @@ func (f *ProviderFlags) instanceCommand(spec cluster.InstanceSpec, socket string
 		argv = append(argv, "--model", spec.Original)
 	}
 	if spec.Bundle != "" { // The prepared form may be that of other bundles, too.
-		argv = append(argv, "--labels", spec.Bundle)
+		argv = append(argv, "--bundle", spec.Bundle)
 	}
 	if spec.Config.GPU > 0 && f.standBy || spec.Role == cluster.Shadow {
 		argv = append(argv, "--standby", f.standbyDir())

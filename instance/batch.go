@@ -10,6 +10,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/instance/protocol"
+	"github.com/faas-infer/faas-infer/instance/text"
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
@@ -36,8 +37,10 @@ type Spent struct {
 	// that the batch waited while other batches had the engine.
 	Exec, Waited time.Duration
 	// Elements is the mean number of elements of a request's row, all inputs together; 0 if the
-	// rows of the model have one size.
+	// rows of the model have one size. Padding does not count.
 	Elements int64
+	// Rows is the mean number of rows of a request of texts, 0 if the model takes none.
+	Rows float64
 }
 
 // HandleBatch runs a batch and returns each request's answer at the request's position.
@@ -49,15 +52,17 @@ func (s *Server) HandleBatch(ctx context.Context, requests []frame.Request) ([]f
 	held, elements := 0, meanSize{}
 	run := func() {
 		began, before := time.Now(), spent.Waited
-		for _, group := range s.group(members) {
+		tensors, texts := separate(members)
+		for _, group := range s.group(tensors) {
 			s.runGroup(ctx, group, responses, &spent)
 		}
+		s.runTexts(ctx, texts, responses, &spent)
 		s.metrics.outcome(members, responses, time.Since(began), spent.Waited-before)
 		members, held = members[:0], 0
 	}
 	for i, r := range requests {
 		if int64(len(r.Body)) > s.options.BodyLimit {
-			responses[i] = tooLarge(s.options.BodyLimit)
+			responses[i] = tooLarge(r.Path, s.options.BodyLimit)
 			continue
 		}
 		call, response, took := s.decodeTimed(r)
@@ -68,7 +73,10 @@ func (s *Server) HandleBatch(ctx context.Context, requests []frame.Request) ([]f
 		}
 		members = append(members, member{Call: call, at: i, due: r.Due, once: r.Once})
 		if s.dynamic {
-			elements.add(call)
+			elements.add(s.model.Text, call)
+		}
+		for _, row := range call.Texts {
+			held += int(s.model.Text.Elements(row)) * textBytes
 		}
 		for _, in := range call.Inputs {
 			held += len(in.Data)
@@ -83,14 +91,24 @@ func (s *Server) HandleBatch(ctx context.Context, requests []frame.Request) ([]f
 	}
 	s.metrics.members.Observe(float64(len(requests)))
 	spent.Elements = elements.mean()
+	if s.model.Text != nil {
+		spent.Rows = float64(elements.rows) / float64(max(1, elements.requests))
+	}
 	return responses, spent
 }
 
-// meanSize is the mean size of requests' rows.
-type meanSize struct{ sum, requests int64 }
+// meanSize is the mean size of requests' rows. A request of texts counts as often as it has rows.
+type meanSize struct{ sum, count, requests, rows int64 }
 
 // add adds a request.
-func (m *meanSize) add(call *protocol.Call) {
+func (m *meanSize) add(reader *text.Reader, call *protocol.Call) {
+	m.requests, m.rows = m.requests+1, m.rows+int64(call.Rows)
+	for _, row := range call.Texts {
+		m.sum, m.count = m.sum+reader.Elements(row), m.count+1
+	}
+	if call.Texts != nil {
+		return
+	}
 	row := int64(0)
 	for _, in := range call.Inputs {
 		n := int64(1)
@@ -99,11 +117,11 @@ func (m *meanSize) add(call *protocol.Call) {
 		}
 		row += n
 	}
-	m.sum, m.requests = m.sum+row, m.requests+1
+	m.sum, m.count = m.sum+row, m.count+1
 }
 
 // mean is 0 without requests.
-func (m *meanSize) mean() int64 { return m.sum / max(1, m.requests) }
+func (m *meanSize) mean() int64 { return m.sum / max(1, m.count) }
 
 // decodeTimed decodes one member. If the function takes images, it also returns the
 // decoding time, which counts as execution time. Otherwise that time is 0.

@@ -147,7 +147,7 @@ func TestServersBesideEachOther(t *testing.T) {
 		if engine.most != 1 {
 			t.Errorf("%d batches ran at the same time", engine.most)
 		}
-		metrics := text(t, do(t, second, http.MethodGet, "/metrics", "", nil))
+		metrics := bodyOf(t, do(t, second, http.MethodGet, "/metrics", "", nil))
 		for _, want := range []string{`requests_total{code="200"} 2`, "further 0"} {
 			if !strings.Contains(metrics, want) {
 				t.Errorf("/metrics lacks %s", want)

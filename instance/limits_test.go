@@ -39,7 +39,7 @@ func TestABatchOfLargestRequestsIsTaken(t *testing.T) {
 		t.Fatalf("a frame of %d bytes, the limit is %d", length, s.frameLimit)
 	}
 	response := do(t, s, http.MethodPost, frame.Path, frame.ContentType, &body)
-	members, err := frame.DecodeResponses([]byte(text(t, response)))
+	members, err := frame.DecodeResponses([]byte(bodyOf(t, response)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func TestRefusedForItsSize(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := text(t, response); response.StatusCode != http.StatusRequestEntityTooLarge || !strings.Contains(got, "limit of 1048576 bytes") {
+		if got := bodyOf(t, response); response.StatusCode != http.StatusRequestEntityTooLarge || !strings.Contains(got, "limit of 1048576 bytes") {
 			t.Errorf("got %d %s", response.StatusCode, got)
 		}
 	}

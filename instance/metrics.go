@@ -35,7 +35,9 @@ type metrics struct {
 	rows     prometheus.Histogram
 	exec     prometheus.Histogram
 	firstRun prometheus.Gauge
-	hasRun   sync.Once
+	// tokens are the tokens of texts that ran, and padding those that only filled rows up.
+	tokens, padding prometheus.Counter
+	hasRun          sync.Once
 	// counted are the counts for Triton's statistics extension.
 	counting sync.Mutex
 	counted  protocol.Statistics
@@ -66,7 +68,15 @@ func newMetrics(startup Startup) *metrics {
 			Help: "Time of one run of the engine.",
 		}),
 	}
-	m.registry.MustRegister(m.requests, m.retries, m.members, m.rows, m.exec, memoryCollector{},
+	m.tokens = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "faas_infer_instance_tokens_total",
+		Help: "Tokens of texts that the engine ran, padding left out.",
+	})
+	m.padding = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "faas_infer_instance_padding_tokens_total",
+		Help: "Tokens that filled rows of texts up to the longest row of their run.",
+	})
+	m.registry.MustRegister(m.tokens, m.padding, m.requests, m.retries, m.members, m.rows, m.exec, memoryCollector{},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.gauge("began_timestamp", "When the program began to run, in seconds since 1970.", float64(startup.Began.UnixMicro())/1e6)
 	m.gauge("library", "Time to load the engine's library.", startup.Library.Seconds())

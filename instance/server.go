@@ -18,7 +18,9 @@ import (
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/instance/pixels"
 	"github.com/faas-infer/faas-infer/instance/protocol"
+	"github.com/faas-infer/faas-infer/instance/text"
 	"github.com/faas-infer/faas-infer/model"
+	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
@@ -62,6 +64,10 @@ type Options struct {
 	Labels []string
 	// Images says how the model takes an image, nil if it takes none.
 	Images *model.ImageForm
+	// Text says how the model takes texts, nil if it takes none. Its tokenizer is in TextDir.
+	Text        *bundle.Text
+	TextDir     string
+	TextOptions text.Options
 	// Startup holds the start's times for the metrics.
 	Startup Startup
 	Logger  zerolog.Logger
@@ -84,6 +90,8 @@ type Server struct {
 	router      *mux.Router
 	// frameLimit is the maximum length of a frame in bytes.
 	frameLimit int64
+	// runTimes are the times of runs of texts by rows and length.
+	runTimes runTimes
 }
 
 // NewServer returns a server over an engine that is ready to run. The caller closes
@@ -117,6 +125,7 @@ func NewServer(engine Engine, options Options) (*Server, error) {
 		model: protocol.Model{
 			Name: options.Name, Inputs: protocol.Own(engine.Inputs()), Outputs: protocol.Own(engine.Outputs()),
 			MaxRows: options.MaxRows, MaxShapes: options.MaxShapes, MaxBody: options.BodyLimit, Labels: options.Labels,
+			Created: options.Startup.Began.Unix(),
 		},
 		options: options,
 		turn:    make(chan struct{}, max(1, options.Concurrency)),
@@ -143,6 +152,11 @@ func NewServer(engine Engine, options Options) (*Server, error) {
 		var err error
 		if s.model.Images, err = pixels.New(*options.Images, s.model.Inputs); err != nil {
 			return nil, fmt.Errorf("com.openfaas.infer.image does not fit the model: %w", err)
+		}
+	}
+	if options.Text != nil {
+		if err := s.openText(); err != nil {
+			return nil, err
 		}
 	}
 	for _, in := range engine.Inputs() {
@@ -261,6 +275,9 @@ func (s Spent) setHeaders(h http.Header) {
 	if s.Elements > 0 {
 		h[frame.ElementsHeader] = []string{strconv.FormatInt(s.Elements, 10)}
 	}
+	if s.Rows > 0 {
+		h[frame.RowsHeader] = []string{strconv.FormatFloat(s.Rows, 'f', 2, 64)}
+	}
 }
 
 func write(w http.ResponseWriter, r frame.Response) {
@@ -277,7 +294,7 @@ func write(w http.ResponseWriter, r frame.Response) {
 func (s *Server) read(r *http.Request, limit int64) (*[]byte, *frame.Response) {
 	if r.ContentLength > limit {
 		drain(r, limit)
-		failure := tooLarge(limit)
+		failure := tooLarge(r.URL.Path, limit)
 		return nil, &failure
 	}
 	if r.ContentLength >= 0 {
@@ -295,7 +312,7 @@ func (s *Server) read(r *http.Request, limit int64) (*[]byte, *frame.Response) {
 	}
 	if n > limit {
 		drain(r, limit)
-		failure := tooLarge(limit)
+		failure := tooLarge(r.URL.Path, limit)
 		return nil, &failure
 	}
 	read := body.Bytes()
@@ -307,8 +324,8 @@ func unreadable(err error) *frame.Response {
 	return &failure
 }
 
-func tooLarge(limit int64) frame.Response {
-	return protocol.Failure(http.StatusRequestEntityTooLarge,
+func tooLarge(path string, limit int64) frame.Response {
+	return protocol.FailureAt(path, http.StatusRequestEntityTooLarge,
 		fmt.Errorf("the body is larger than the limit of %d bytes", limit))
 }
 

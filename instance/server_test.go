@@ -43,7 +43,7 @@ func do(t *testing.T, s *Server, method, path, contentType string, body io.Reade
 	return w.Result()
 }
 
-func text(t *testing.T, r *http.Response) string {
+func bodyOf(t *testing.T, r *http.Response) string {
 	t.Helper()
 	defer r.Body.Close()
 	b, err := io.ReadAll(r.Body)
@@ -67,7 +67,7 @@ func TestBatchesReportTheirSize(t *testing.T) {
 			t.Fatal(err)
 		}
 		response := do(t, s, http.MethodPost, frame.Path, frame.ContentType, &body)
-		text(t, response)
+		bodyOf(t, response)
 		if got := response.Header.Get(frame.ElementsHeader); response.StatusCode != http.StatusOK || got != want {
 			t.Errorf("width %d: %d, a size of %q, want %q", width, response.StatusCode, got, want)
 		}
@@ -88,7 +88,7 @@ func TestBatchRoute(t *testing.T) {
 	if us, err := strconv.Atoi(response.Header.Get(frame.ExecHeader)); err != nil || us < 0 {
 		t.Errorf("%s is %q", frame.ExecHeader, response.Header.Get(frame.ExecHeader))
 	}
-	members, err := frame.DecodeResponses([]byte(text(t, response)))
+	members, err := frame.DecodeResponses([]byte(bodyOf(t, response)))
 	if err != nil || len(members) != 3 {
 		t.Fatalf("got %v, %v", members, err)
 	}
@@ -114,7 +114,7 @@ func TestBatchesThatCannotBeRead(t *testing.T) {
 		"too large, unknown":   {frame.ContentType, io.MultiReader(strings.NewReader(strings.Repeat("x", 4001))), 413},
 	} {
 		if got := do(t, s, http.MethodPost, frame.Path, c.contentType, c.body); got.StatusCode != c.status {
-			t.Errorf("%s: got %d %s, want %d", name, got.StatusCode, text(t, got), c.status)
+			t.Errorf("%s: got %d %s, want %d", name, got.StatusCode, bodyOf(t, got), c.status)
 		}
 	}
 }
@@ -138,11 +138,11 @@ func TestSingleRoutes(t *testing.T) {
 		{http.MethodGet, "/nowhere", nil, 404, "there is no /nowhere here"},
 	} {
 		response := do(t, s, c.method, c.path, "", c.body)
-		if got := text(t, response); response.StatusCode != c.status || !strings.Contains(got, c.want) {
+		if got := bodyOf(t, response); response.StatusCode != c.status || !strings.Contains(got, c.want) {
 			t.Errorf("%s %s: got %d %s, want %d %s", c.method, c.path, response.StatusCode, got, c.status, c.want)
 		}
 	}
-	metrics := text(t, do(t, s, http.MethodGet, "/metrics", "", nil))
+	metrics := bodyOf(t, do(t, s, http.MethodGet, "/metrics", "", nil))
 	for _, want := range []string{
 		`faas_infer_instance_requests_total{code="200"} 4`, `faas_infer_instance_requests_total{code="413"} 2`,
 		"faas_infer_instance_batch_rows_sum 3", "faas_infer_instance_exec_seconds_count 3",

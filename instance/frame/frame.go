@@ -51,6 +51,9 @@ const (
 	// ElementsHeader is the response header with the mean number of elements of a request's row,
 	// all inputs together. It is absent if the rows of the model have one size.
 	ElementsHeader = "X-Faas-Infer-Elements"
+	// RowsHeader is the response header with the mean number of rows of a request, a decimal number. Only models
+	// that take texts have it: a request may hold many.
+	RowsHeader = "X-Faas-Infer-Rows"
 	// WithinHeader is the request header with the time in which each member must be
 	// answered, in µs since the batch was sent: one number per member, in order, separated
 	// by commas; 0 is no bound. An instance does not run a member whose time is over.

@@ -25,6 +25,9 @@ func (m *Model) decodeInvoke(r frame.Request) (*Call, error) {
 		return m.decodeInfer(r)
 	}
 	call, ok, err := m.decodeBare(r)
+	if !ok && m.Text != nil && isTextBody(r.Body) {
+		return decodeTexts(m, r)
+	}
 	if !ok {
 		call, err = m.decodeJSON(r)
 	}

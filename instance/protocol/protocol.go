@@ -3,8 +3,8 @@
 // batches: package instance does both. Begin with [Model.Decode].
 //
 // The formats are the Open Inference Protocol v2 over REST with its binary tensor
-// extension (KServe, Triton) and the REST predict API of TensorFlow Serving. The plain
-// invocation of a function, POST /, takes either. It also takes a bare body: one image,
+// extension (KServe, Triton), the REST predict API of TensorFlow Serving, and for models of
+// texts OpenAI's embeddings and Cohere's rerank. The plain invocation of a function, POST /, takes either. It also takes a bare body: one image,
 // one .npy file or one tensor's raw elements. Requests and responses may be compressed.
 package protocol
 
@@ -22,6 +22,7 @@ import (
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/instance/pixels"
 	"github.com/faas-infer/faas-infer/instance/tensorjson"
+	"github.com/faas-infer/faas-infer/instance/text"
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
@@ -48,6 +49,10 @@ type Model struct {
 	// Labels are the names of the classes by their index, for the classification extension. It
 	// is nil if the model has none.
 	Labels []string
+	// Text reads texts for the model. It is nil if the model takes none.
+	Text *text.Reader
+	// Created is when the model began to be served, in seconds since 1970.
+	Created int64
 	// Statistics returns what the server counted so far. It is nil if it counts nothing.
 	Statistics func() Statistics
 }
@@ -62,8 +67,12 @@ type Call struct {
 	// Inputs are all of the model's inputs in its order, of the right types
 	// and shapes. Their data may alias the request's body.
 	Inputs []tensor.Tensor
+	// Texts are the rows of a request of texts, instead of Inputs. Rows is their number. Their answers are for
+	// [Call.RespondTexts].
+	Texts []text.Row
 
-	encode func(outputs []tensor.Tensor) (frame.Response, error)
+	encodeTexts func(answers [][]float32) (frame.Response, error)
+	encode      func(outputs []tensor.Tensor) (frame.Response, error)
 	// outputs describe the outputs as clients get them.
 	outputs []tensor.Info
 	// asJSON are the positions of the outputs that encode writes as JSON.
@@ -134,6 +143,8 @@ func (m *Model) Decode(r frame.Request) (*Call, frame.Response) {
 	switch {
 	case parts[0] == "":
 		decode = m.decodeInvoke
+	case isTextPath(r.Path):
+		return decodeTextRoute(m, r)
 	case parts[0] == "v2":
 		return m.openInference(r, parts[1:])
 	case parts[0] == "v1":
@@ -148,12 +159,12 @@ func (m *Model) Decode(r frame.Request) (*Call, frame.Response) {
 // decodePost runs a decoder for a route that takes POST only.
 func (m *Model) decodePost(r frame.Request, decode func(frame.Request) (*Call, error)) (*Call, frame.Response) {
 	if r.Method != http.MethodPost {
-		response := Failure(http.StatusMethodNotAllowed, fmt.Errorf("%s takes POST, not %s", r.Path, r.Method))
+		response := failureAt(r.Path, http.StatusMethodNotAllowed, fmt.Errorf("%s takes POST, not %s", r.Path, r.Method))
 		response.Header.Set("Allow", http.MethodPost)
 		return nil, response
 	}
 	if err := m.inflate(&r); err != nil {
-		response := Failure(statusOf(err), err)
+		response := failureAt(r.Path, statusOf(err), err)
 		if errors.Is(err, errCoding) {
 			response.Header.Set("Accept-Encoding", acceptedCodings)
 		}
@@ -164,9 +175,9 @@ func (m *Model) decodePost(r frame.Request, decode func(frame.Request) (*Call, e
 		err = call.checkJSON(m.Outputs)
 	}
 	if err != nil {
-		return nil, Failure(statusOf(err), err)
+		return nil, failureAt(r.Path, statusOf(err), err)
 	}
-	call.request = frame.Request{Header: r.Header}
+	call.request = frame.Request{Path: r.Path, Header: r.Header}
 	return call, frame.Response{}
 }
 

@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strconv"
+	"unicode/utf8"
 	"unsafe"
 
 	"github.com/faas-infer/faas-infer/model/tensor"
@@ -139,6 +141,39 @@ func (r *Reader) string() (string, error) {
 		return "", fmt.Errorf("%w: %w", errSyntax, err)
 	}
 	return s, nil
+}
+
+// Text consumes a string and returns its text, which may alias the document. Bytes that are not UTF-8, and halves of
+// surrogate pairs, are read as U+FFFD.
+func (r *Reader) Text() (string, error) {
+	if c := r.Peek(); c != '"' {
+		return "", r.fail("a string")
+	}
+	quoted, plain, err := r.quoted()
+	if err != nil {
+		return "", err
+	}
+	if inner := quoted[1 : len(quoted)-1]; plain || bytes.IndexByte(inner, '\\') < 0 && utf8.Valid(inner) {
+		return unsafe.String(unsafe.SliceData(inner), len(inner)), nil
+	}
+	var s string
+	if err := json.Unmarshal(quoted, &s); err != nil {
+		return "", fmt.Errorf("%w: %w", errSyntax, err)
+	}
+	return s, nil
+}
+
+// Integer consumes an integer. what names it in errors.
+func (r *Reader) Integer(what string) (int64, error) {
+	text, err := r.number()
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%s is %.40s; it must be an integer", what, text)
+	}
+	return n, nil
 }
 
 // quoted consumes a string and returns its text with the quotes. A plain string is valid

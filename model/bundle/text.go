@@ -1,7 +1,10 @@
 package bundle
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"slices"
 	"strings"
 )
@@ -46,6 +49,24 @@ type Text struct {
 	Pooling string `yaml:"pooling,omitempty"`
 	// Normalize gives vectors the length 1.
 	Normalize bool `yaml:"normalize,omitempty"`
+}
+
+// ReadText reads how the model of the bundle in a directory takes texts. It returns nil if it takes none, or if the
+// directory has no manifest.
+func ReadText(dir string) (*Text, error) {
+	inside, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("open bundle: %w", err)
+	}
+	defer inside.Close()
+	m, err := readManifest(inside)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	return m.Text, nil
 }
 
 // validateText fills in the defaults of the field text and checks it.

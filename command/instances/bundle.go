@@ -1,0 +1,48 @@
+package instances
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"github.com/spf13/pflag"
+
+	"github.com/faas-infer/faas-infer/instance"
+	"github.com/faas-infer/faas-infer/instance/text"
+	"github.com/faas-infer/faas-infer/model/bundle"
+)
+
+// bundleFlags say where the files are that a model has beside it, and how long its texts may be.
+type bundleFlags struct {
+	// path is the bundle's directory, "" for that of the model.
+	path string
+	text text.Options
+}
+
+func (b *bundleFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&b.path, "bundle", "", "the bundle's directory: "+bundle.LabelsFile+" there names the model's classes, one on each line, and "+
+		bundle.ManifestFile+" says how the model takes texts (default: that of --model)")
+	flags.IntVar(&b.text.MaxLength, "max-length", 0,
+		"maximum number of tokens of a text, special ones included; it cannot raise the bundle's (default: that)")
+	flags.BoolVar(&b.text.Refuse, "refuse-long", false, "refuse longer texts; otherwise they are cut")
+}
+
+// dir is the directory of the bundle of a model, "" if there is none.
+func (b *bundleFlags) dir(model string) string {
+	if b.path == "" && model != "" {
+		return filepath.Dir(model)
+	}
+	return b.path
+}
+
+// readText makes the server of a model take texts if the bundle says how.
+func (b *bundleFlags) readText(model string, o *instance.Options) (err error) {
+	if b.text.MaxLength < 0 {
+		return fmt.Errorf("--max-length is %d: give 1 or more", b.text.MaxLength)
+	}
+	if o.TextDir = b.dir(model); o.TextDir == "" {
+		return nil
+	}
+	o.TextOptions = b.text
+	o.Text, err = bundle.ReadText(o.TextDir)
+	return err
+}

@@ -1,0 +1,174 @@
+package text
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/faas-infer/faas-infer/model/bundle"
+	"github.com/faas-infer/faas-infer/model/tensor"
+)
+
+// Length is the number of tokens to which rows of these lengths are padded.
+func (r *Reader) Length(longest int) int {
+	if r.fixed > 0 {
+		return r.fixed
+	}
+	return max(1, longest)
+}
+
+// Inputs returns the model's inputs in its order: the rows, each padded behind its end to the longest. buffer
+// returns memory of a size in bytes, with any content.
+func (r *Reader) Inputs(rows []Row, buffer func(size int) []byte) []tensor.Tensor {
+	length := 0
+	for _, row := range rows {
+		length = max(length, len(row.IDs))
+	}
+	length = r.Length(length)
+	inputs := make([]tensor.Tensor, len(r.inputs))
+	for i, in := range r.inputs {
+		t := tensor.Tensor{Name: in.Name, Type: in.Type, Shape: []int64{int64(len(rows)), int64(length)}}
+		if in.Edge != nil { // A request of the model is one row of the engine.
+			t.Shape = append([]int64{1}, t.Shape...)
+		}
+		t.Data = buffer(len(rows) * length * in.Type.Size())
+		for j, row := range rows {
+			size := length * in.Type.Size()
+			fill(t.Data[j*size:(j+1)*size], in.Type, r.column(in.Name, row), r.padding(in.Name), len(row.IDs))
+		}
+		inputs[i] = t
+	}
+	return inputs
+}
+
+// column returns the values of a row for an input, nil if all are the same: 1 in the mask, 0 in the types.
+func (r *Reader) column(input string, row Row) []int32 {
+	switch input {
+	case idsInput:
+		return row.IDs
+	case typeInput:
+		return row.TypeIDs
+	}
+	return nil
+}
+
+// padding is the value behind a row's end, and the value of the row itself if it has no column.
+func (r *Reader) padding(input string) (values [2]int32) {
+	switch input {
+	case idsInput:
+		values[0] = r.pad
+	case maskInput:
+		values[1] = 1
+	}
+	return values
+}
+
+// fill writes a row of n values, and the padding behind it.
+func fill(to []byte, kind tensor.Type, column []int32, padding [2]int32, n int) {
+	size := kind.Size()
+	for i := range len(to) / size {
+		value := padding[0]
+		switch {
+		case i < n && column != nil:
+			value = column[i]
+		case i < n:
+			value = padding[1]
+		}
+		if kind == tensor.Int32 {
+			binary.LittleEndian.PutUint32(to[4*i:], uint32(value))
+		} else {
+			binary.LittleEndian.PutUint64(to[8*i:], uint64(value))
+		}
+	}
+}
+
+// Answers returns the vector or the logit of each row from the model's outputs for these rows. The error says that
+// the outputs do not have the shape that the model states.
+func (r *Reader) Answers(rows []Row, outputs []tensor.Tensor) ([][]float32, error) {
+	t := outputs[r.output]
+	shape := t.Shape
+	if r.inputs[0].Edge != nil && len(shape) > 0 {
+		shape = shape[1:]
+	}
+	n, dims := len(rows), len(shape)
+	if dims < 1 || shape[0] != int64(n) {
+		return nil, fmt.Errorf("output %q has the shape %v for %d rows", t.Name, shape, n)
+	}
+	values := floats(t)
+	size := len(values) / n
+	answers := make([][]float32, n)
+	switch {
+	case r.Reranks():
+		if size != 1 {
+			return nil, fmt.Errorf("output %q has %d scores for each row; a reranker's has one", t.Name, size)
+		}
+	case r.settings.Pooling != bundle.PoolNone:
+		if dims != 3 || shape[1] < 1 {
+			return nil, fmt.Errorf("output %q has the shape %v; it must be [batch, sequence, size]", t.Name, shape)
+		}
+	}
+	for i, row := range rows {
+		own := values[i*size : (i+1)*size]
+		if r.Reranks() || r.settings.Pooling == bundle.PoolNone {
+			answers[i] = append([]float32(nil), own...)
+		} else {
+			if int64(len(row.IDs)) > shape[1] {
+				return nil, fmt.Errorf("output %q has the vectors of %d tokens; a row has %d", t.Name, shape[1], len(row.IDs))
+			}
+			answers[i] = pool(r.settings.Pooling, own, int(shape[2]), len(row.IDs))
+		}
+		if r.settings.Normalize {
+			Normalize(answers[i])
+		}
+	}
+	return answers, nil
+}
+
+// floats returns a tensor's elements.
+func floats(t tensor.Tensor) []float32 {
+	size := t.Type.Size()
+	values := make([]float32, len(t.Data)/size)
+	for i := range values {
+		if t.Type == tensor.FP32 {
+			values[i] = math.Float32frombits(binary.LittleEndian.Uint32(t.Data[4*i:]))
+		} else {
+			values[i] = float32(t.Type.Number(t.Data[size*i:]))
+		}
+	}
+	return values
+}
+
+// pool makes the vector of a text from those of its tokens. The last of them is before the padding.
+func pool(pooling string, tokens []float32, width, length int) []float32 {
+	vector := make([]float32, width)
+	switch {
+	case length == 0:
+	case pooling == bundle.PoolFirst:
+		copy(vector, tokens)
+	case pooling == bundle.PoolLast:
+		copy(vector, tokens[(length-1)*width:])
+	default:
+		sums := make([]float64, width)
+		for i := range length {
+			for j, v := range tokens[i*width : (i+1)*width] {
+				sums[j] += float64(v)
+			}
+		}
+		for j, sum := range sums {
+			vector[j] = float32(sum / float64(length))
+		}
+	}
+	return vector
+}
+
+// Normalize gives a vector the length 1. A vector of zeros stays one.
+func Normalize(vector []float32) {
+	sum := 0.0
+	for _, v := range vector {
+		sum += float64(v) * float64(v)
+	}
+	length := max(math.Sqrt(sum), 1e-12)
+	for i, v := range vector {
+		vector[i] = float32(float64(v) / length)
+	}
+}

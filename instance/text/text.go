@@ -1,0 +1,275 @@
+// Package text turns texts into the rows of token ids that a model takes, and the model's outputs into the
+// vectors or scores of these texts. It pads the rows of one run of the engine; which rows run together is
+// decided by package ragged and the instance. It knows no protocol: see package protocol.
+//
+// Begin reading at [New] and [Reader.Text].
+package text
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/faas-infer/faas-infer/model/bundle"
+	"github.com/faas-infer/faas-infer/model/tensor"
+	"github.com/faas-infer/faas-infer/model/tokenizer"
+)
+
+// The inputs of a model that takes texts.
+const (
+	idsInput  = "input_ids"
+	maskInput = "attention_mask"
+	typeInput = "token_type_ids"
+)
+
+const (
+	// maxTokenizer is the maximum size of a tokenizer's file in bytes.
+	maxTokenizer = 64 << 20
+	// maxTokenBytes is the number of bytes for each token of the maximum length beyond which a text is cut before it
+	// is read: no vocabulary has such tokens, but a text may have megabytes of white space.
+	maxTokenBytes = 1024
+)
+
+// Row is a text, or a pair of texts, as token ids with the special ones.
+type Row struct {
+	IDs []int32
+	// TypeIDs say which text of a pair each token belongs to. They are as many as IDs, or nil if all are 0.
+	TypeIDs []int32
+}
+
+// Options are what a deployment says of texts.
+type Options struct {
+	// MaxLength is the maximum number of tokens, special ones included, 0 for the bundle's. It cannot raise that.
+	MaxLength int
+	// Refuse refuses longer texts. Otherwise they are cut.
+	Refuse bool
+}
+
+// Reader reads texts for one model, and the model's outputs. It is safe for concurrent use.
+type Reader struct {
+	settings  bundle.Text
+	tokens    *tokenizer.Tokenizer
+	inputs    []tensor.Info
+	maxLength int
+	refuse    bool
+	pad       int32
+	// fixed is the model's only length, 0 if it takes any.
+	fixed int
+	// output is the position of the output with vectors or scores, and size what that has for each text or token, 0
+	// if the model does not say.
+	output, size int
+}
+
+// Open is [New] with the tokenizer's file in a bundle's directory.
+func Open(dir string, settings bundle.Text, inputs, outputs []tensor.Info, options Options) (*Reader, error) {
+	path := filepath.Join(dir, settings.Tokenizer)
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("text.tokenizer: %w", err)
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxTokenizer {
+		return nil, fmt.Errorf("text.tokenizer: %s is not a file of at most %d MiB", path, maxTokenizer>>20)
+	}
+	file, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("text.tokenizer: %w", err)
+	}
+	return New(file, settings, inputs, outputs, options)
+}
+
+// New reads a tokenizer's file and checks that settings and tokenizer fit a model with these inputs and outputs,
+// which are those of the engine. The error names the field.
+func New(file []byte, settings bundle.Text, inputs, outputs []tensor.Info, options Options) (*Reader, error) {
+	tokens, err := tokenizer.New(file, tokenizer.Options{})
+	if err != nil {
+		return nil, fmt.Errorf("text.tokenizer: %s: %w", settings.Tokenizer, err)
+	}
+	r := &Reader{settings: settings, tokens: tokens, inputs: inputs, maxLength: settings.MaxLength, refuse: options.Refuse}
+	if options.MaxLength > 0 {
+		r.maxLength = min(r.maxLength, options.MaxLength)
+	}
+	var ok bool
+	if r.pad, ok = tokens.ID(settings.Pad); !ok {
+		return nil, fmt.Errorf("text.pad is %q; the vocabulary of %s lacks it", settings.Pad, settings.Tokenizer)
+	}
+	if err := r.checkInputs(); err != nil {
+		return nil, err
+	}
+	if err := r.checkOutput(outputs); err != nil {
+		return nil, err
+	}
+	// The special tokens alone must fit.
+	if _, err := r.encode("", ""); err != nil {
+		return nil, fmt.Errorf("text.max_length: %w", err)
+	}
+	return r, nil
+}
+
+// checkInputs checks the names, types and shapes of the model's inputs.
+func (r *Reader) checkInputs() error {
+	var names []string
+	for _, in := range r.inputs {
+		names = append(names, in.Name)
+		shape := own(in)
+		switch {
+		case !slices.Contains([]string{idsInput, maskInput, typeInput}, in.Name):
+			return fmt.Errorf("text: the model has the input %s; one of texts takes %s, %s and %s only; export it without %s",
+				in.Name, idsInput, maskInput, typeInput, in.Name)
+		case in.Type != tensor.Int64 && in.Type != tensor.Int32:
+			return fmt.Errorf("text: input %s is %s; it must be INT64 or INT32", in.Name, in.Type)
+		case len(shape) != 2 || in.Edge != nil && in.Edge.Axis > 0 || shape[0] > 1:
+			return fmt.Errorf("text: input %s has the shape %v; it must be [batch, sequence]", in.Name, shape)
+		case shape[1] > 0:
+			if r.fixed != 0 && int64(r.fixed) != shape[1] {
+				return fmt.Errorf("text: inputs have the lengths %d and %d; they must be equal", r.fixed, shape[1])
+			}
+			r.fixed = int(shape[1])
+		}
+	}
+	for _, name := range []string{idsInput, maskInput} {
+		if !slices.Contains(names, name) {
+			return fmt.Errorf("text: the model has no input %s; it has %s", name, strings.Join(names, ", "))
+		}
+	}
+	if r.fixed > 0 {
+		r.maxLength = min(r.maxLength, r.fixed)
+	}
+	return nil
+}
+
+// checkOutput finds the output with the vectors or scores.
+func (r *Reader) checkOutput(outputs []tensor.Info) error {
+	var names []string
+	r.output = -1
+	for i, out := range outputs {
+		names = append(names, out.Name)
+		if r.settings.Output == out.Name || r.settings.Output == "" && i == 0 {
+			r.output = i
+		}
+	}
+	if r.output < 0 {
+		return fmt.Errorf("text.output is %q; the model has %s", r.settings.Output, strings.Join(names, ", "))
+	}
+	out := outputs[r.output]
+	shape := own(out)
+	if !out.Type.Float() {
+		return fmt.Errorf("text.output %s is %s; vectors and scores are floating-point numbers", out.Name, out.Type)
+	}
+	switch dims := len(shape); {
+	case r.settings.Task == bundle.TaskRerank:
+		if dims != 1 && (dims != 2 || shape[1] > 1) {
+			return fmt.Errorf("text.output %s has the shape %v; a reranker's is [batch, 1]", out.Name, shape)
+		}
+	case r.settings.Pooling == bundle.PoolNone && dims != 2:
+		return fmt.Errorf("text.pooling is none, and output %s has the shape %v; it must be [batch, size]", out.Name, shape)
+	case r.settings.Pooling != bundle.PoolNone && dims != 3:
+		return fmt.Errorf("text.pooling is %s, and output %s has the shape %v; it must be [batch, sequence, size]",
+			r.settings.Pooling, out.Name, shape)
+	}
+	r.size = int(max(0, shape[len(shape)-1]))
+	return nil
+}
+
+// own is a tensor's shape as the model has it.
+func own(info tensor.Info) []int64 {
+	if info.Edge != nil {
+		return info.Edge.Shape
+	}
+	return info.Shape
+}
+
+// Reranks reports whether the model gives scores to pairs. Otherwise it gives vectors to texts.
+func (r *Reader) Reranks() bool { return r.settings.Task == bundle.TaskRerank }
+
+// Normalizes reports whether vectors have the length 1.
+func (r *Reader) Normalizes() bool { return r.settings.Normalize }
+
+// Size is the number of elements of a vector, 0 if the model does not say.
+func (r *Reader) Size() int { return r.size }
+
+// Elements is the number of elements of a row, all inputs together, without padding.
+func (r *Reader) Elements(row Row) int64 { return int64(len(row.IDs) * len(r.inputs)) }
+
+// Text returns the row of a text. Special tokens in the text are text like any other. Bytes that are not UTF-8
+// are read as U+FFFD. The error says that the text is too long.
+func (r *Reader) Text(text string) (Row, error) { return r.encode(text, "") }
+
+// Pair returns the row of a query and a document. It is for a model that reranks.
+func (r *Reader) Pair(query, document string) (Row, error) { return r.encode(query, document) }
+
+func (r *Reader) encode(text, document string) (Row, error) {
+	text, cut := r.cut(text)
+	encode := func() (tokenizer.Encoding, error) { return r.tokens.Encode(text, r.maxLength) }
+	if r.Reranks() {
+		document, second := r.cut(document)
+		cut = cut || second
+		encode = func() (tokenizer.Encoding, error) { return r.tokens.EncodePair(text, document, r.maxLength) }
+	}
+	e, err := encode()
+	if err != nil {
+		return Row{}, err
+	}
+	if r.refuse && (cut || e.Truncated) {
+		return Row{}, fmt.Errorf("it has more than %d tokens, the maximum here; send a shorter one", r.maxLength)
+	}
+	row := Row{IDs: e.IDs}
+	if slices.ContainsFunc(e.TypeIDs, func(id int32) bool { return id != 0 }) {
+		row.TypeIDs = e.TypeIDs
+	}
+	return row, nil
+}
+
+// cut leaves out the end of a text that has far more bytes than the tokens that are read.
+func (r *Reader) cut(text string) (string, bool) {
+	limit := maxTokenBytes * r.maxLength
+	if len(text) <= limit {
+		return text, false
+	}
+	for limit > 0 && text[limit]&0xC0 == 0x80 { // In the middle of a character.
+		limit--
+	}
+	return text[:limit], true
+}
+
+// Tokens returns the row of token ids as a client sends them: nothing is added. The error says which position is
+// wrong.
+func (r *Reader) Tokens(ids []int64) (Row, error) {
+	for i, id := range ids {
+		if id < 0 || id >= int64(r.tokens.Size()) {
+			return Row{}, fmt.Errorf("token %d at position %d is out of range; the vocabulary has 0 to %d", id, i, r.tokens.Size()-1)
+		}
+	}
+	if len(ids) > r.maxLength {
+		if r.refuse {
+			return Row{}, fmt.Errorf("it has %d tokens; the maximum here is %d; send fewer", len(ids), r.maxLength)
+		}
+		ids = ids[:r.maxLength]
+	}
+	row := Row{IDs: make([]int32, len(ids))}
+	for i, id := range ids {
+		row.IDs[i] = int32(id)
+	}
+	return row, nil
+}
+
+// Texts is [Reader.Text] for many. Of several errors it returns that of the first text, and the text's position.
+func (r *Reader) Texts(texts []string) (rows []Row, at int, err error) {
+	return each(len(texts), func(i int) (Row, error) { return r.Text(texts[i]) })
+}
+
+// Pairs is [Reader.Pair] for many documents.
+func (r *Reader) Pairs(query string, documents []string) (rows []Row, at int, err error) {
+	return each(len(documents), func(i int) (Row, error) { return r.Pair(query, documents[i]) })
+}
+
+func each(n int, read func(i int) (Row, error)) (rows []Row, at int, err error) {
+	rows = make([]Row, n)
+	for i := range n {
+		if rows[i], err = read(i); err != nil {
+			return nil, i, err
+		}
+	}
+	return rows, 0, nil
+}
