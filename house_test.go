@@ -39,7 +39,7 @@ var layers = map[string][]string{
 	"command":            {"backoff", "filelock", "provider", "scaling", "batching", "coldstart", "variant", "profiler", "cluster", "instance", "model", "gpu", "postmortem", "papers"},
 	"command/report":     {},
 	"command/load":       {"command/report", "model"},
-	"provider":           {"backoff", "scaling", "batching", "coldstart", "variant", "profiler", "cluster", "instance/frame", "instance/duplex", "model", "health"},
+	"provider":           {"backoff", "scaling", "batching", "coldstart", "variant", "profiler", "cluster", "instance/frame", "instance/duplex", "instance/tensorjson", "model", "health"},
 	"provider/children":  {"backoff", "filelock", "postmortem", "gpu", "profiler", "cluster", "instance", "model"},
 	"provider/grpc":      {"instance/tensorjson", "model"},
 	"provider/bundles":   {"backoff", "filelock", "variant", "cluster", "instance", "model"},

@@ -30,9 +30,10 @@ func (s invocations) invoke(w http.ResponseWriter, r *http.Request, escaped stri
 }
 
 // invokeFunction answers a request for a function with the path below it. body is what has been read of the
-// request already, nil for nothing; it is released at the end.
+// request already, in which the function's name was found; nil for nothing. It is released at the end.
 func (s invocations) invokeFunction(w http.ResponseWriter, r *http.Request, name, path string, body *web.Body) {
-	if body == nil {
+	named := body != nil
+	if !named {
 		body = new(web.Body)
 	}
 	defer body.Release()
@@ -49,6 +50,9 @@ func (s invocations) invokeFunction(w http.ResponseWriter, r *http.Request, name
 	}
 	if err == nil {
 		err = s.callers.admit(r.Context(), d, r.Header, w.Header())
+	}
+	if err != nil && named {
+		err = offer(openAIRoutes{s}, r.Header, err)
 	}
 	if err != nil {
 		s.bodies.LimitRest(w, r)
@@ -189,7 +193,7 @@ func (s invocations) receive(w http.ResponseWriter, r *http.Request, name, path 
 // status code, and whether it came after the objective. The answer counts as held until the client has taken it.
 func (s invocations) dispatch(w http.ResponseWriter, r *http.Request, d *deployed, req *frame.Request,
 	held *web.Body) (code int, late bool) {
-	resp, err := d.invoke(r.Context(), req)
+	resp, err := d.answers.invoke(r.Context(), d, req)
 	if err == nil {
 		err = held.TakeAnswer(int64(len(resp.Body)))
 	}

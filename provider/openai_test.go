@@ -41,7 +41,7 @@ func TestOpenAIInvokes(t *testing.T) {
 	r.controller.dispatcher = dispatcherFunc(atPath)
 	r.deploy(t, nil)
 	r.deploy(t, func(d *types.FunctionDeployment) { d.Service, d.Namespace = "text", "team-a" })
-	for _, path := range []string{"/v1/embeddings", "/v1/completions", "/v1/chat/completions"} {
+	for _, path := range []string{"/v1/embeddings", "/v1/completions", "/v1/chat/completions", "/v1/rerank", "/v2/rerank", "/rerank"} {
 		for _, name := range []string{"mnist", "mnist.openfaas-fn", "text.team-a"} {
 			body := `{"input": ["a", "b"], "model": "` + name + `"}`
 			if w := r.do("POST", path+"?a=b", body); w.Code != 200 || w.Body.String() != path+"?a=b "+body {
@@ -49,7 +49,7 @@ func TestOpenAIInvokes(t *testing.T) {
 			}
 		}
 	}
-	if text := r.do("GET", "/metrics", "").Body.String(); !strings.Contains(text, `faas_infer_requests_total{code="200",function="mnist.openfaas-fn"} 6`) {
+	if text := r.do("GET", "/metrics", "").Body.String(); !strings.Contains(text, `faas_infer_requests_total{code="200",function="mnist.openfaas-fn"} 12`) {
 		t.Error("the requests are not counted")
 	}
 	if held := r.bodies.Held(); held != 0 {
@@ -76,6 +76,10 @@ func TestOpenAIErrors(t *testing.T) {
 		{"POST", "/v1/completions", `["mnist"]`, 400, "invalid_request_error", "bad_request", "object"},
 		{"POST", "/v1/completions", `{"model": "mnist"`, 400, "invalid_request_error", "bad_request", "JSON"},
 		{"POST", "/v1/embeddings", `{"model": "mnist", "input": "` + strings.Repeat("a", 100) + `"}`, 413, "invalid_request_error", "request_entity_too_large", "100 bytes"},
+		{"POST", "/v1/rerank", `{"model": "absent"}`, 404, "invalid_request_error", "model_not_found", `"absent"`},
+		{"POST", "/v2/rerank", `{"model": null}`, 400, "invalid_request_error", "bad_request", "model is missing"},
+		{"POST", "/rerank", `{"model": "mnist"} x`, 400, "invalid_request_error", "bad_request", "the end of the body"},
+		{"GET", "/rerank", ``, 405, "invalid_request_error", "method_not_allowed", "POST"},
 		{"GET", "/v1/embeddings", ``, 405, "invalid_request_error", "method_not_allowed", "POST"},
 		{"POST", "/v1/models", `{}`, 405, "invalid_request_error", "method_not_allowed", "GET"},
 		{"GET", "/v1/models/absent", ``, 404, "invalid_request_error", "model_not_found", `"absent"`},
@@ -102,6 +106,98 @@ func TestOpenAIErrors(t *testing.T) {
 	}
 	if w := r.do("GET", "/v1/files", ""); w.Code != http.StatusNotFound {
 		t.Errorf("another path of OpenAI's API: %d %s", w.Code, w.Body)
+	}
+}
+
+// Who asks for an unknown model reads which there are, as far as it may call them.
+func TestOpenAIOffers(t *testing.T) {
+	r := guarded(t, nil)
+	ask := func(name string) string {
+		w := r.do("POST", "/v1/embeddings", `{"model": "`+name+`"}`)
+		if w.Code != http.StatusNotFound || !strings.Contains(w.Body.String(), `"param":"model"`) {
+			t.Errorf("%s: %d %s", name, w.Code, w.Body)
+		}
+		return w.Body.String()
+	}
+	if text := ask("absent"); strings.Contains(text, "the models here") {
+		t.Errorf("there is no model: %s", text)
+	}
+	r.secret(t, "POST", "openfaas-fn", "keys", shopKey)
+	r.deploy(t, func(d *types.FunctionDeployment) { d.Service, d.Namespace = "a", "team-a" })
+	r.deploy(t, func(d *types.FunctionDeployment) { d.Service = "text" })
+	r.deploy(t, func(d *types.FunctionDeployment) {
+		d.Service = "guarded"
+		(*d.Annotations)[annotation.InferAccess] = "keys"
+	})
+	if text := ask("absent"); !strings.Contains(text, `the models here are text, a.team-a"`) {
+		t.Error(text)
+	}
+	if text := r.do("GET", "/v1/models/absent", "", "X-API-Key", shopKey).Body.String(); !strings.Contains(text, "guarded, text, a.team-a") {
+		t.Error(text)
+	}
+	for i := range 12 {
+		r.deploy(t, func(d *types.FunctionDeployment) { d.Service = fmt.Sprintf("f-%02d", i) })
+	}
+	if text := ask("absent.a"); !strings.Contains(text, `here are f-00, `) || !strings.Contains(text, `f-09, …; GET /v1/models lists all"`) {
+		t.Error(text)
+	}
+	if w := r.do("POST", "/function/absent/v1/embeddings", `{}`); strings.Contains(w.Body.String(), "here are") {
+		t.Errorf("a path that names a function gets the list: %s", w.Body)
+	}
+}
+
+// The model's name is found wherever it stands, and nothing else of the body matters.
+func TestModelOf(t *testing.T) {
+	nested := strings.Repeat("[", 60) + strings.Repeat("]", 60)
+	for body, want := range map[string]string{
+		`{"model":"m"}`: "m", ` {"input":["\"model\":\"x\"",{"model":"y"},` + nested + `],"model":"m","n":1e3} `: "m",
+		`{"input":"\ud800 é","model":"\u006d"}`: "m", `{"model":"a","model":"b"}`: "b", `{"Model":"m"}`: "",
+		`{"model":"` + strings.Repeat("m", 70<<10) + `"}`: "", `{"model":["m"]}`: "", `"m"`: "", "\x1f\x8b": "", "{\"model\":\"m\"}\x00": "",
+	} {
+		got, err := modelOf(http.Header{}, []byte(body))
+		if got != want || (err == nil) != (want != "") || err != nil && web.StatusOf(err) != http.StatusBadRequest {
+			t.Errorf("%.80s: %q, %v, want %q", body, got, err, want)
+		}
+	}
+	for coding, want := range map[string]int{"gzip": http.StatusUnsupportedMediaType, "Identity": 0} {
+		_, err := modelOf(http.Header{"Content-Encoding": {coding}}, []byte(`{"model":"m"}`))
+		if err != nil && web.StatusOf(err) != want || err == nil && want != 0 {
+			t.Errorf("%s: %v", coding, err)
+		}
+	}
+}
+
+// A large body is read in place.
+func TestModelOfAllocatesLittle(t *testing.T) {
+	body := []byte(`{"input":["` + strings.Repeat("A text of some words. ", 1<<15) + `"],"model":"m"}`)
+	if n := testing.AllocsPerRun(10, func() { _, _ = modelOf(http.Header{}, body) }); n > 10 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// OpenAI's clients always send a key. It counts only where the function has some.
+func TestOpenAIKeys(t *testing.T) {
+	r := guarded(t, nil)
+	r.secret(t, "POST", "openfaas-fn", "keys", shopKey)
+	r.deploy(t, func(d *types.FunctionDeployment) { d.Service = "open" })
+	r.deploy(t, func(d *types.FunctionDeployment) {
+		d.Service = "closed"
+		(*d.Annotations)[annotation.InferAccess] = "keys"
+	})
+	for _, c := range []struct {
+		model, key string
+		status     int
+		code       string
+	}{
+		{"open", "sk-any", 200, ""}, {"closed", shopKey, 200, ""},
+		{"closed", "sk-any", 401, `"code":"invalid_api_key"`}, {"closed", "", 401, `"code":"invalid_api_key"`},
+	} {
+		for _, prefix := range []string{"", "/function/" + c.model} {
+			w := r.do("POST", prefix+"/v1/embeddings", `{"model": "`+c.model+`"}`, "Authorization", "Bearer "+c.key)
+			if w.Code != c.status || !strings.Contains(w.Body.String(), c.code) {
+				t.Errorf("%s with %q at %q: %d %s", c.model, c.key, prefix, w.Code, w.Body)
+			}
+		}
 	}
 }
 
@@ -254,7 +350,7 @@ func TestOpenAIModels(t *testing.T) {
 	if w := r.do("GET", "/v1/models", ""); w.Code != 200 || strings.TrimSpace(w.Body.String()) != want {
 		t.Errorf("%d %s, want %s", w.Code, w.Body, want)
 	}
-	one := fmt.Sprintf(`{"id":"text.team-a","object":"model","created":%d,"owned_by":"team-a"}`, now.Unix())
+	one := fmt.Sprintf(`{"id":"text.team-a","object":"model","created":%d,"owned_by":"team-a","model_version_status":`+servedVersions+`}`, now.Unix())
 	if w := r.do("GET", "/v1/models/text.team-a", ""); w.Code != 200 || strings.TrimSpace(w.Body.String()) != one {
 		t.Errorf("%d %s, want %s", w.Code, w.Body, one)
 	}

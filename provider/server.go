@@ -185,6 +185,8 @@ type deployed struct {
 	rollout *atomic.Pointer[split]
 	// policy says who may call the function and how often, nil for anybody and any number.
 	policy atomic.Pointer[policy]
+	// answers are those that are kept for equal requests, nil for none.
+	answers *answers
 	// labels are those in the function's status.
 	labels *map[string]string
 	// fixedStatus is the part of its status that does not change.
@@ -199,6 +201,7 @@ func (s *Server) deployed(f *Function, dispatcher Dispatcher) *deployed {
 	d := &deployed{Function: f, dispatcher: dispatcher, metrics: s.metrics.Function(f.Name), rollout: s.rollouts.of(f.Name)}
 	d.forwarder, _ = dispatcher.(Forwarder)
 	d.metrics.SetObjective(f.Inference.SLO, f.Inference.Percentile/100)
+	d.answers = newAnswers(f.Inference.AnswerCache, d.metrics.Answers)
 	labels := map[string]string{}
 	if of := f.Deployment.Labels; of != nil {
 		maps.Copy(labels, *of)

@@ -228,7 +228,7 @@ const (
 // key is a misspelling that would change nothing. Papers add theirs with [Register].
 var knownKeys = map[string][]string{
 	"com.openfaas.slo.": {SLOLatency, SLOLatencyMin, SLOPercentile},
-	"com.openfaas.infer.": {InferAccess, InferCanary, InferCanaryDifferent, InferCanaryMargin, InferCanaryMirror, InferCanaryTimeout,
+	"com.openfaas.infer.": {InferAccess, InferAnswerCache, InferCanary, InferCanaryDifferent, InferCanaryMargin, InferCanaryMirror, InferCanaryTimeout,
 		InferDevice, InferHedge, InferImage, InferKeepAlive, InferMaxBatch, InferMaxShapes, InferModel, InferPartition, InferPartitionInstances, InferPolicy, InferRate,
 		InferShadow, InferShapes, InferShare, InferWeight},
 }
@@ -301,6 +301,8 @@ type Inference struct {
 	Rate   access.Rate
 	// Canary is how a later revision takes over.
 	Canary Canary
+	// AnswerCache is InferAnswerCache in bytes, 0 for none.
+	AnswerCache int64
 	// Stated has the values of keys that papers add ([Register]).
 	Stated Stated
 	// Limits and Requests are the deployment's resources per instance. A resource that
@@ -531,6 +533,8 @@ func (in *Inference) set(key, value string) (err error) {
 		}
 	case InferAccess:
 		in.Access, err = secretWithKeys(value)
+	case InferAnswerCache:
+		in.AnswerCache, err = answerCache(value)
 	case InferRate:
 		in.Rate, err = requestRate(key, value)
 	case InferKeepAlive:

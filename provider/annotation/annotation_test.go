@@ -163,7 +163,7 @@ func wantSentence(t *testing.T, err error, key string) {
 		t.Errorf("error %v, want an *Error for %q", err, key)
 		return
 	}
-	if s := e.Error(); !strings.HasPrefix(s, key+" is ") || e.Why == "" || len(s) > 800 {
+	if s := e.Error(); !strings.HasPrefix(s, key+" is ") || e.Why == "" || len(s) > 1000 {
 		t.Errorf("%q does not name the key and the reason", s)
 	}
 }

@@ -33,7 +33,7 @@ func fingerprintOf(d types.FunctionDeployment, bundle, model, secrets, engine st
 
 // ignoredPrefixes begin the keys of labels and annotations that may change without replacing
 // running instances. Those of papers may, too.
-var ignoredPrefixes = []string{"com.openfaas.scale.", "com.openfaas.slo.", "com.openfaas.retry.", annotation.InferPolicy, annotation.InferKeepAlive}
+var ignoredPrefixes = []string{"com.openfaas.scale.", "com.openfaas.slo.", "com.openfaas.retry.", annotation.InferPolicy, annotation.InferKeepAlive, annotation.InferAnswerCache}
 
 // withoutIgnored returns labels or annotations without the keys that may change.
 func withoutIgnored(all *map[string]string) *map[string]string {

@@ -58,6 +58,8 @@ type FunctionMetrics struct {
 	drops                     map[Reason]prometheus.Counter
 	// Callers counts by who has sent the requests.
 	Callers *CallerMetrics
+	// Answers counts requests that may get an answer to an equal one.
+	Answers *AnswerMetrics
 
 	// mu guards removed, relay and gauges, and that a removed function makes no series.
 	mu      sync.Mutex
@@ -81,6 +83,7 @@ func newFunction(m *Metrics, name string) *FunctionMetrics {
 		total: late{of: m.total}, queue: late{of: m.queue}, exec: late{of: m.exec}, batch: late{of: m.batch},
 		cold: m.cold.WithLabelValues(name), asked: m.asked.WithLabelValues(name), misses: m.misses.WithLabelValues(name),
 		Callers: &CallerMetrics{name: name, passed: m.passed, refused: m.refused},
+		Answers: &AnswerMetrics{name: name, of: m.kept},
 		drops:   map[Reason]prometheus.Counter{}, gauges: map[owned]struct{}{},
 	}
 	f.codes.Store(&map[int]*atomic.Uint64{})
@@ -353,6 +356,7 @@ func (f *FunctionMetrics) remove() {
 	m.rollouts.DeletePartialMatch(prometheus.Labels{"function": f.name})
 	m.shadows.removeFrom(f.name)
 	f.Callers.remove()
+	f.Answers.remove()
 	for reason := range f.drops {
 		m.drops.DeleteLabelValues(f.name, string(reason))
 	}

@@ -39,7 +39,7 @@ var (
 type Metrics struct {
 	requests, inFlight                                      *prometheus.Desc
 	total, queue, exec, cold, batch                         *prometheus.HistogramVec
-	asked, misses, drops, passed, refused                   *prometheus.CounterVec
+	asked, misses, drops, passed, refused, kept             *prometheus.CounterVec
 	objective, target                                       *prometheus.GaugeVec
 	instances, parked, ratio, level, provisional, unbatched *prometheus.GaugeVec
 	variants, candidates                                    *prometheus.GaugeVec
@@ -77,6 +77,9 @@ func New(r prometheus.Registerer) *Metrics {
 			"Requests whose caller was let in, also those above the rate, by the name of the API key, at most 100 of a function; other for further ones.", []string{"function", "key"}),
 		refused: counter("access_refusals_total",
 			"Requests refused because of their caller, by reason; they do not count in requests_total.", []string{"function", "reason"}),
+		kept: counter("answer_cache_requests_total",
+			"Requests of a function that keeps answers, by outcome: hit if a kept answer was given, otherwise miss.",
+			[]string{"function", "outcome"}),
 		instances: gauge("instances", "Ready instances, by config: batch, millicores, share of a GPU.", []string{"function", "config"}),
 		variants:  gauge("variant_instances", "Ready instances, by variant of the model and its state: active, overloaded, interfered.", []string{"function", "variant", "state"}),
 		candidates: gauge("candidate_share_ratio",
@@ -107,7 +110,7 @@ func New(r prometheus.Registerer) *Metrics {
 		functions: map[string]*FunctionMetrics{},
 	}
 	r.MustRegister(m.shadows.all()...)
-	r.MustRegister(m, m.total, m.queue, m.exec, m.cold, m.batch, m.asked, m.misses, m.objective, m.target, m.drops, m.passed, m.refused,
+	r.MustRegister(m, m.total, m.queue, m.exec, m.cold, m.batch, m.asked, m.misses, m.objective, m.target, m.drops, m.passed, m.refused, m.kept,
 		m.instances, m.variants, m.candidates, m.rollouts, m.parked, m.ratio, m.level, m.provisional, m.unbatched, m.cpu, m.memory, m.gpu, m.cpuUsed, m.used, m.nodeCPU, m.nodeMemory, m.nodeGPU, m.nodes)
 	return m
 }

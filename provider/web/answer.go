@@ -71,9 +71,14 @@ func WriteErrorBelow(w http.ResponseWriter, path string, err error) int {
 	return writeError(w, err, "application/json", string(text)+"\n")
 }
 
-// IsOpenAI reports whether a path is one of OpenAI's API that names a model in its body.
+// IsOpenAI reports whether a path is one whose requests name a model in their body: OpenAI's, or those to which
+// clients of Cohere, Jina and text-embeddings-inference send what is to be reranked.
 func IsOpenAI(path string) bool {
-	return path == "/v1/embeddings" || path == "/v1/completions" || path == "/v1/chat/completions"
+	switch path {
+	case "/v1/embeddings", "/v1/completions", "/v1/chat/completions", "/v1/rerank", "/v2/rerank", "/rerank":
+		return true
+	}
+	return false
 }
 
 // WriteOpenAIError is [WriteError] in the form of OpenAI's API. It hides paths of this machine as WriteErrorBelow does.
@@ -91,7 +96,10 @@ func WriteOpenAIError(w http.ResponseWriter, err error) int {
 	out.Error.Code = strings.ReplaceAll(strings.ToLower(http.StatusText(status)), " ", "_")
 	switch {
 	case status == http.StatusNotFound:
-		out.Error.Code = "model_not_found"
+		param := "model"
+		out.Error.Code, out.Error.Param = "model_not_found", &param
+	case status == http.StatusUnauthorized:
+		out.Error.Code = "invalid_api_key"
 	case status == http.StatusTooManyRequests:
 		out.Error.Type, out.Error.Code = "requests", "rate_limit_exceeded"
 	case status >= http.StatusInternalServerError:
