@@ -31,8 +31,9 @@ type Pool struct {
 	mu        sync.Mutex
 	members   map[string]*member
 	functions map[string]*provider.Function
-	// sorted has their names. It is replaced and not changed.
+	// sorted has their names. It is replaced and not changed. shared is the pool's full name once it has had a function.
 	sorted []string
+	shared string
 	// hopeless has why the model is too slow for members, by name.
 	hopeless map[string]string
 	// deployed is what the controller has, nil if it has nothing.
@@ -98,11 +99,17 @@ func (p *Pool) deploy(ctx context.Context, f *provider.Function) (provider.Dispa
 }
 
 // setFunction sets the deployment of a member, nil for none. The lock is held.
-func (p *Pool) setFunction(name string, f *provider.Function) {
-	if p.functions[name] = f; f == nil {
-		delete(p.functions, name)
+func (p *Pool) setFunction(member string, f *provider.Function) {
+	if p.functions[member] = f; f == nil {
+		delete(p.functions, member)
 	}
 	p.sorted = slices.Sorted(maps.Keys(p.functions))
+	if f != nil {
+		p.shared, _ = name(p.key, namespaceOf(f))
+	}
+	if len(p.sorted) > 0 { // What is decided about a pool that ends is about those that it had.
+		p.pools.options.Decisions.Share(p.shared, p.sorted)
+	}
 }
 
 // endIfEmpty ends the pool if it has no members. changing is held.

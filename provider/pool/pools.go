@@ -17,6 +17,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/control"
+	"github.com/faas-infer/faas-infer/provider/decisions"
 	"github.com/faas-infer/faas-infer/provider/metrics"
 )
 
@@ -28,6 +29,8 @@ type Options struct {
 	Hash    func(file string) (string, error)
 	Metrics *metrics.Metrics
 	Logger  zerolog.Logger
+	// Decisions attributes what is decided about a pool to its members; nil for nothing.
+	Decisions *decisions.Log
 	// Policy is the default batching policy.
 	Policy string
 	// Instances are those that an earlier provider has left.
@@ -220,6 +223,7 @@ func (p *Pools) end(pool *Pool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.pools[pool.key] == pool {
+		p.options.Decisions.Share(pool.shared, nil)
 		delete(p.pools, pool.key)
 	}
 }
