@@ -32,7 +32,7 @@ command prints a table, or one object with --json.`,
 	c.AddCommand(
 		newDataplaneCommand(), newFrontdoorCommand(), newThroughputCommand(), newColdstartCommand(), newModelsBenchCommand(),
 		newSharingCommand(), newSharingQueueCommand(), newMemoryCommand(), newFunctionsCommand(), newConsoleCommand(),
-		newRestartCommand(), newRolloutBenchCommand(), newAsyncBenchCommand(), newBatchModelCommand(),
+		newRestartCommand(), newRolloutBenchCommand(), newAsyncBenchCommand(), newBatchModelCommand(), newHarmonyBatchCommand(),
 		newFaultsCommand(), newKeepCommand(), newTakeMemoryCommand(), newFrontCommand(),
 		newSpinCommand(), newPythonBenchCommand(), newPeersCommand(), newAttainmentCommand(),
 		newFleetCommand(), newGPUBenchCommand(), newGPUWorkerCommand(), newGPUServedCommand(),
