@@ -114,7 +114,7 @@ func Run(ctx context.Context, o rig.Options, b Bench) (*report.Report, error) {
 		return nil, err
 	}
 	for _, f := range folders {
-		if !chosen(b.Models, f.name) {
+		if !chosen(b.Models, f.name) || slices.Equal(b.Parts, []string{PartTokenise}) {
 			continue
 		}
 		if err := u.model(ctx, f); err != nil {
@@ -199,17 +199,20 @@ func (u *run) model(ctx context.Context, f folder) error {
 		return fmt.Errorf("make the model: %w", err)
 	}
 	s := &served{folder: f, dir: dir, trials: peers.Trials{SLO: u.SLO, Trial: u.Trial, Budget: u.Budget, Log: u.o.Log}}
+	if chosen(u.Parts, PartTime) {
+		if err := u.times(ctx, s); err != nil {
+			return fmt.Errorf("times: %w", err)
+		}
+	}
+	if slices.Equal(u.Parts, []string{PartTime}) {
+		return nil
+	}
 	if s.vectors, err = u.reference(ctx, dir, append(slices.Clone(u.corpus.texts), u.corpus.long...)); err != nil {
 		return fmt.Errorf("sentence-transformers: %w", err)
 	}
 	rate, err := u.ours(ctx, s)
 	if err != nil {
 		return fmt.Errorf("ours: %w", err)
-	}
-	if chosen(u.Parts, PartTime) {
-		if err := u.times(ctx, s); err != nil {
-			return fmt.Errorf("times: %w", err)
-		}
 	}
 	if !chosen(u.Parts, PartRates) {
 		return nil

@@ -5,8 +5,8 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 
-from fastapi import FastAPI, Request
-from fastapi.responses import ORJSONResponse
+import orjson
+from fastapi import FastAPI, Request, Response
 
 from peer_texts import Embedder, peer
 
@@ -59,16 +59,16 @@ async def health():
 
 @app.post("/v1/embeddings")
 async def embeddings(request: Request):
-    body = await request.json()
+    body = orjson.loads(await request.body())
     texts = [body["input"]] if isinstance(body["input"], str) else body["input"]
     answers = [asyncio.get_running_loop().create_future() for _ in texts]
     for text, answer in zip(texts, answers):
         waiting.put_nowait((text, answer))
     done = [await answer for answer in answers]
     tokens = sum(n for _, n in done)
-    return ORJSONResponse({
+    return Response(media_type="application/json", content=orjson.dumps({
         "object": "list",
         "model": body.get("model", ""),
-        "data": [{"object": "embedding", "index": i, "embedding": vector.tolist()} for i, (vector, _) in enumerate(done)],
+        "data": [{"object": "embedding", "index": i, "embedding": vector} for i, (vector, _) in enumerate(done)],
         "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
-    })
+    }, option=orjson.OPT_SERIALIZE_NUMPY))

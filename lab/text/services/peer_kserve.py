@@ -8,12 +8,15 @@ from peer_texts import Embedder, peer
 
 
 class Texts(Model):
+    embed = None
+
     def load(self) -> bool:
-        self.embed = Embedder()
         self.ready = True
         return True
 
     async def predict(self, payload, headers=None, response_headers=None):
+        if self.embed is None:  # The server's workers get the model pickled, which sessions cannot be.
+            self.embed = Embedder()
         if peer["threaded"]:
             vectors, _ = await asyncio.to_thread(self.embed, payload["instances"])
         else:
