@@ -130,12 +130,13 @@ func (s *Shared) lost(start time.Duration, k *kind, from, size int, load load, l
 	return float64(lost) + load.rate*max(0, late.Seconds())
 }
 
-// starved is how many requests are lost within the time of one objective if batches go on to have size requests where
+// starved is how many requests are lost within a quarter of the objective if batches go on to have size requests where
 // limit wait for each. A head that is urgent makes a small batch, and that makes the next head urgent. So where small
-// batches serve less than arrives, the backlog stays until its heads are passed over.
+// batches serve less than arrives, the backlog stays until its heads are passed over. A longer time would pass over
+// more heads in bursts that end soon.
 func (k *kind) starved(size, limit int, l load) float64 {
 	part := float64(size) / float64(limit) * k.time(limit).Seconds() / max(k.time(size).Seconds(), 1e-9)
-	return max(0, min(l.rate, l.capacity)-part*l.capacity) * k.within.Seconds()
+	return max(0, min(l.rate, l.capacity)-part*l.capacity) * k.within.Seconds() / 4
 }
 
 // maxWait is how long a request can wait for a full batch of the kind.

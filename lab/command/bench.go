@@ -39,6 +39,7 @@ command prints a table, or one object with --json.`,
 		newGPUTrialCommand(), newGPUInstanceCommand(), newVariantsBenchCommand(), newInt8Command(),
 		newInterferenceCommand(), newSeizeCommand(), newSwitchCommand(), newPartitionBenchCommand(),
 		newShadowBenchCommand(), newStrangersCommand(), newKnativeCommand(), newPromiseCommand(),
+		newTextCommand(),
 	)
 	return c
 }
