@@ -19,8 +19,9 @@ type bundleFlags struct {
 }
 
 func (b *bundleFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&b.path, "bundle", "", "the bundle's directory: "+bundle.LabelsFile+" there names the model's classes, one on each line, and "+
-		bundle.ManifestFile+" says how the model takes texts (default: that of --model)")
+	flags.StringVar(&b.path, "bundle", "", "the bundle's directory: "+bundle.LabelsFile+
+		" there names the model's classes, one on each line, and "+bundle.ManifestFile+
+		" says how the model takes texts (default: that of --model)")
 	flags.IntVar(&b.text.MaxLength, "max-length", 0,
 		"maximum number of tokens of a text, special ones included; it cannot raise the bundle's (default: that)")
 	flags.BoolVar(&b.text.Refuse, "refuse-long", false, "refuse longer texts; otherwise they are cut")

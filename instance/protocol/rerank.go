@@ -134,7 +134,8 @@ func (q *rerank) encode(name string, logits [][]float32, tokens int) (frame.Resp
 		order[i] = i
 		scores[i] = sigmoid(float64(logit[0]))
 		if math.IsNaN(scores[i]) {
-			return frame.Response{}, &refusal{http.StatusInternalServerError, fmt.Errorf("the model's score of document %d is no number", i)}
+			return frame.Response{}, &refusal{http.StatusInternalServerError,
+				fmt.Errorf("the model's score of document %d is no number", i)}
 		}
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(scores[b], scores[a]) })

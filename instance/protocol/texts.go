@@ -45,6 +45,11 @@ func wrong(param, format string, arguments ...any) error {
 	return &fault{refusal{http.StatusBadRequest, fmt.Errorf(format, arguments...)}, param, ""}
 }
 
+// missing is the error that no model does here what a request asks. format has the verbs of fmt.
+func missing(code, format string, arguments ...any) error {
+	return &fault{refusal{http.StatusNotFound, fmt.Errorf(format, arguments...)}, "model", code}
+}
+
 // FailureAt is [Failure] in the form of a path's protocol: OpenAI's for texts.
 func FailureAt(path string, status int, err error) frame.Response {
 	return failureAt(path, status, err)
@@ -113,14 +118,14 @@ func decodeTexts(m *Model, r frame.Request) (*Call, error) {
 	path := strings.TrimSuffix(r.Path, "/")
 	switch reranks := slices.Contains(rerankPaths, path); {
 	case m.Text == nil:
-		return nil, &fault{refusal{http.StatusNotFound, fmt.Errorf(
-			"model %q takes no texts; send tensors to /v2/models/%s/infer", m.calledBy(r), m.calledBy(r))}, "model", "model_not_found"}
+		return nil, missing("model_not_found", "model %q takes no texts; send tensors to /v2/models/%[1]s/infer",
+			m.calledBy(r))
 	case path == embeddingsPath && m.Text.Reranks():
-		return nil, &fault{refusal{http.StatusNotFound, fmt.Errorf(
-			"model %q gives scores, not embeddings; send a query and documents to %s", m.calledBy(r), rerankPaths[0])}, "model", ""}
+		return nil, missing("", "model %q gives scores, not embeddings; send a query and documents to %s",
+			m.calledBy(r), rerankPaths[0])
 	case reranks && !m.Text.Reranks():
-		return nil, &fault{refusal{http.StatusNotFound, fmt.Errorf(
-			"model %q gives embeddings, not scores; send texts to %s", m.calledBy(r), embeddingsPath)}, "model", ""}
+		return nil, missing("", "model %q gives embeddings, not scores; send texts to %s",
+			m.calledBy(r), embeddingsPath)
 	case m.Text.Reranks():
 		return decodeRerank(m, r)
 	}
@@ -144,14 +149,15 @@ func isTextBody(body []byte) (found bool) {
 	return found
 }
 
-// modelNamed checks the field model of a body, which may be missing, and returns the name for the answer.
+// modelNamed checks the field model of a body, which may be missing, and returns the name for the answer. The name may
+// have a namespace, which an instance does not know: the provider has found the function by it.
 func modelNamed(m *Model, r frame.Request, name string) (string, error) {
 	if name == "" {
 		return m.calledBy(r), nil
 	}
-	if !m.known(name) && name != m.calledBy(r) {
-		return "", &fault{refusal{http.StatusNotFound, fmt.Errorf(
-			"there is no model %.100q here; this is %q", name, m.calledBy(r))}, "model", "model_not_found"}
+	short, _, _ := strings.Cut(name, ".")
+	if called := m.calledBy(r); !m.known(short) && short != called && name != called {
+		return "", missing("model_not_found", "there is no model %.100q here; this is %q", name, called)
 	}
 	return name, nil
 }
@@ -159,7 +165,7 @@ func modelNamed(m *Model, r frame.Request, name string) (string, error) {
 // countTexts refuses the text number n, from 1, if that is too many. field holds them.
 func countTexts(field string, n int) error {
 	if n > maxTexts {
-		return wrong(field, "%q has more than %d elements, the maximum in one request; send several requests", field, maxTexts)
+		return wrong(field, "%q has more than %d elements, the maximum; send several requests", field, maxTexts)
 	}
 	return nil
 }

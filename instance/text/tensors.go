@@ -94,28 +94,28 @@ func (r *Reader) Answers(rows []Row, outputs []tensor.Tensor) ([][]float32, erro
 	if dims < 1 || shape[0] != int64(n) {
 		return nil, fmt.Errorf("output %q has the shape %v for %d rows", t.Name, shape, n)
 	}
-	values := floats(t)
-	size := len(values) / n
-	answers := make([][]float32, n)
+	element := t.Type.Size()
+	size := len(t.Data) / element / n
+	whole := r.Reranks() || r.settings.Pooling == bundle.PoolNone
 	switch {
-	case r.Reranks():
-		if size != 1 {
-			return nil, fmt.Errorf("output %q has %d scores for each row; a reranker's has one", t.Name, size)
-		}
-	case r.settings.Pooling != bundle.PoolNone:
-		if dims != 3 || shape[1] < 1 {
-			return nil, fmt.Errorf("output %q has the shape %v; it must be [batch, sequence, size]", t.Name, shape)
-		}
+	case r.Reranks() && size != 1:
+		return nil, fmt.Errorf("output %q has %d scores for each row; a reranker's has one", t.Name, size)
+	case !whole && (dims != 3 || shape[1] < 1):
+		return nil, fmt.Errorf("output %q has the shape %v; it must be [batch, sequence, size]", t.Name, shape)
 	}
+	answers := make([][]float32, n)
+	var values []float32
 	for i, row := range rows {
-		own := values[i*size : (i+1)*size]
-		if r.Reranks() || r.settings.Pooling == bundle.PoolNone {
-			answers[i] = append([]float32(nil), own...)
+		own := t.Data[i*size*element : (i+1)*size*element]
+		if whole {
+			answers[i] = appendFloats(nil, t.Type, own)
 		} else {
+			width := int(shape[2])
 			if int64(len(row.IDs)) > shape[1] {
 				return nil, fmt.Errorf("output %q has the vectors of %d tokens; a row has %d", t.Name, shape[1], len(row.IDs))
 			}
-			answers[i] = pool(r.settings.Pooling, own, int(shape[2]), len(row.IDs))
+			values = appendFloats(values[:0], t.Type, own[:len(row.IDs)*width*element])
+			answers[i] = pool(r.settings.Pooling, values, width, len(row.IDs))
 		}
 		if r.settings.Normalize {
 			Normalize(answers[i])
@@ -124,18 +124,17 @@ func (r *Reader) Answers(rows []Row, outputs []tensor.Tensor) ([][]float32, erro
 	return answers, nil
 }
 
-// floats returns a tensor's elements.
-func floats(t tensor.Tensor) []float32 {
-	size := t.Type.Size()
-	values := make([]float32, len(t.Data)/size)
-	for i := range values {
-		if t.Type == tensor.FP32 {
-			values[i] = math.Float32frombits(binary.LittleEndian.Uint32(t.Data[4*i:]))
+// appendFloats appends a tensor's elements.
+func appendFloats(to []float32, kind tensor.Type, data []byte) []float32 {
+	size := kind.Size()
+	for ; len(data) >= size; data = data[size:] {
+		if kind == tensor.FP32 {
+			to = append(to, math.Float32frombits(binary.LittleEndian.Uint32(data)))
 		} else {
-			values[i] = float32(t.Type.Number(t.Data[size*i:]))
+			to = append(to, float32(kind.Number(data)))
 		}
 	}
-	return values
+	return to
 }
 
 // pool makes the vector of a text from those of its tokens. The last of them is before the padding.

@@ -101,7 +101,12 @@ func New(file []byte, settings bundle.Text, inputs, outputs []tensor.Info, optio
 		return nil, err
 	}
 	// The special tokens alone must fit.
-	if _, err := r.encode("", ""); err != nil {
+	if r.Reranks() {
+		_, _, err = r.Pairs("", []string{""})
+	} else {
+		_, err = r.Text("")
+	}
+	if err != nil {
 		return nil, fmt.Errorf("text.max_length: %w", err)
 	}
 	return r, nil
@@ -194,20 +199,43 @@ func (r *Reader) Elements(row Row) int64 { return int64(len(row.IDs) * len(r.inp
 
 // Text returns the row of a text. Special tokens in the text are text like any other. Bytes that are not UTF-8
 // are read as U+FFFD. The error says that the text is too long.
-func (r *Reader) Text(text string) (Row, error) { return r.encode(text, "") }
-
-// Pair returns the row of a query and a document. It is for a model that reranks.
-func (r *Reader) Pair(query, document string) (Row, error) { return r.encode(query, document) }
-
-func (r *Reader) encode(text, document string) (Row, error) {
+func (r *Reader) Text(text string) (Row, error) {
 	text, cut := r.cut(text)
-	encode := func() (tokenizer.Encoding, error) { return r.tokens.Encode(text, r.maxLength) }
-	if r.Reranks() {
-		document, second := r.cut(document)
-		cut = cut || second
-		encode = func() (tokenizer.Encoding, error) { return r.tokens.EncodePair(text, document, r.maxLength) }
+	e, err := r.tokens.Encode(text, r.maxLength)
+	return r.row(e, cut, err)
+}
+
+// Texts is [Reader.Text] for many. Of several errors it returns that of the first text, and the text's position.
+func (r *Reader) Texts(texts []string) (rows []Row, at int, err error) {
+	return each(texts, r.Text)
+}
+
+// Pairs returns the rows of a query with each of many documents. It is for a model that reranks.
+func (r *Reader) Pairs(query string, documents []string) (rows []Row, at int, err error) {
+	query, cutQuery := r.cut(query)
+	first, err := r.tokens.Query(query)
+	if err != nil {
+		return nil, 0, err
 	}
-	e, err := encode()
+	return each(documents, func(document string) (Row, error) {
+		document, cut := r.cut(document)
+		e, err := first.EncodePair(document, r.maxLength)
+		return r.row(e, cut || cutQuery, err)
+	})
+}
+
+func each(texts []string, read func(text string) (Row, error)) (rows []Row, at int, err error) {
+	rows = make([]Row, len(texts))
+	for i, text := range texts {
+		if rows[i], err = read(text); err != nil {
+			return nil, i, err
+		}
+	}
+	return rows, 0, nil
+}
+
+// row is a tokenizer's answer as a row. cut says that the text was cut before.
+func (r *Reader) row(e tokenizer.Encoding, cut bool, err error) (Row, error) {
 	if err != nil {
 		return Row{}, err
 	}
@@ -238,7 +266,8 @@ func (r *Reader) cut(text string) (string, bool) {
 func (r *Reader) Tokens(ids []int64) (Row, error) {
 	for i, id := range ids {
 		if id < 0 || id >= int64(r.tokens.Size()) {
-			return Row{}, fmt.Errorf("token %d at position %d is out of range; the vocabulary has 0 to %d", id, i, r.tokens.Size()-1)
+			return Row{}, fmt.Errorf("token %d at position %d is out of range; the vocabulary has 0 to %d",
+				id, i, r.tokens.Size()-1)
 		}
 	}
 	if len(ids) > r.maxLength {
@@ -252,24 +281,4 @@ func (r *Reader) Tokens(ids []int64) (Row, error) {
 		row.IDs[i] = int32(id)
 	}
 	return row, nil
-}
-
-// Texts is [Reader.Text] for many. Of several errors it returns that of the first text, and the text's position.
-func (r *Reader) Texts(texts []string) (rows []Row, at int, err error) {
-	return each(len(texts), func(i int) (Row, error) { return r.Text(texts[i]) })
-}
-
-// Pairs is [Reader.Pair] for many documents.
-func (r *Reader) Pairs(query string, documents []string) (rows []Row, at int, err error) {
-	return each(len(documents), func(i int) (Row, error) { return r.Pair(query, documents[i]) })
-}
-
-func each(n int, read func(i int) (Row, error)) (rows []Row, at int, err error) {
-	rows = make([]Row, n)
-	for i := range n {
-		if rows[i], err = read(i); err != nil {
-			return nil, i, err
-		}
-	}
-	return rows, 0, nil
 }

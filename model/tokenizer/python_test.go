@@ -108,6 +108,14 @@ func compare(t *testing.T, r reference) {
 		if c.failed != "" || err != nil {
 			equal = c.failed != "" && err != nil
 		}
+		if len(c.texts) == 2 {
+			query, queryErr := tokenizer.Query(c.texts[0])
+			var again Encoding
+			if queryErr == nil {
+				again, queryErr = query.EncodePair(c.texts[1], c.max)
+			}
+			equal = equal && slices.Equal(e.IDs, again.IDs) && slices.Equal(e.TypeIDs, again.TypeIDs) && (err == nil) == (queryErr == nil)
+		}
 		if equal {
 			continue
 		}

@@ -145,8 +145,31 @@ func (t *Tokenizer) EncodePair(a, b string, max int) (Encoding, error) {
 	return t.encode([]string{a, b}, max)
 }
 
+// Query is a text that many others are paired with. Its tokens are found once. It is safe for concurrent use.
+type Query struct {
+	tokenizer *Tokenizer
+	ids       []int32
+}
+
+// Query reads the first text of pairs.
+func (t *Tokenizer) Query(text string) (*Query, error) {
+	// An empty query has ids, too, if none.
+	ids, err := t.sequence(&room{}, []int32{}, text, Unlimited)
+	return &Query{t, ids}, err
+}
+
+// EncodePair is [Tokenizer.EncodePair] with the query as its first text.
+func (q *Query) EncodePair(b string, max int) (Encoding, error) {
+	return q.tokenizer.encodeAfter(q.ids, []string{b}, max)
+}
+
 func (t *Tokenizer) encode(texts []string, max int) (Encoding, error) {
-	cut, pair := t.truncation, len(texts) == 2
+	return t.encodeAfter(nil, texts, max)
+}
+
+// encodeAfter encodes a text, or two. If it is one and query is not nil, query are the ids of the text before it.
+func (t *Tokenizer) encodeAfter(query []int32, texts []string, max int) (Encoding, error) {
+	cut, pair := t.truncation, query != nil || len(texts) == 2
 	switch {
 	case max == Unlimited:
 		cut.limited = false
@@ -173,20 +196,17 @@ func (t *Tokenizer) encode(texts []string, max int) (Encoding, error) {
 		if cut.limited && !pair && cut.direction == "Right" {
 			limit = cut.max
 		}
-		if !utf8.ValidString(text) {
-			text = string([]rune(text))
-		}
-		if err := t.findParts(r, text); err != nil {
-			return Encoding{}, err
-		}
-		ids, err := t.encodeParts(r, r.ids[i][:0], limit)
+		ids, err := t.sequence(r, r.ids[i][:0], text, limit)
 		if err != nil {
 			return Encoding{}, err
 		}
 		r.ids[i] = ids
 	}
 	kept := [2][]int32{r.ids[0], nil}
-	if pair {
+	switch {
+	case query != nil:
+		kept = [2][]int32{query, r.ids[0]}
+	case pair:
 		kept[1] = r.ids[1]
 	}
 	truncated := r.stopped
@@ -202,6 +222,17 @@ func (t *Tokenizer) encode(texts []string, max int) (Encoding, error) {
 	e := t.template.fill(kept, pair, added)
 	e.Truncated = truncated
 	return e, nil
+}
+
+// sequence appends the ids of a text, without special tokens around it.
+func (t *Tokenizer) sequence(r *room, ids []int32, text string, limit int) ([]int32, error) {
+	if !utf8.ValidString(text) {
+		text = string([]rune(text))
+	}
+	if err := t.findParts(r, text); err != nil {
+		return nil, err
+	}
+	return t.encodeParts(r, ids, limit)
 }
 
 // fill puts sequences into a template, which adds some tokens.
