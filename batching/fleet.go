@@ -21,8 +21,12 @@ type kind struct {
 	// sizes says how exec changes with the size of the rows, nil if it does not. sized has the kinds that
 	// of returned, by size; planned is what such a kind was made of, nil for others.
 	sizes   Sizes
-	sized   map[int64]*kind
+	sized   map[work]*kind
 	planned *kind
+	// padTo is [Instance.Longest]. buckets are the largest sizes that count as one with smaller ones,
+	// ascending, as far as they were asked for.
+	padTo   int64
+	buckets []int64
 	// real is the time of a request that is too long for its deadline on any free instance, 0 for others.
 	real time.Duration
 	// stream: it is a stream of an instance that has several.
@@ -58,6 +62,8 @@ type member struct {
 	freeAt, behind time.Duration
 	// began is when it began the first, which takes current by its kind's times.
 	began, current time.Duration
+	// hopeless: it executes a request that is late in any case; next: the batch behind is one.
+	hopeless, next bool
 }
 
 // fleet holds a function's instances for [Shared]: the free ones by kind, and
@@ -119,12 +125,12 @@ func (f *fleet) put(in Instance, reach int) (changed bool) {
 func (f *fleet) kind(in Instance, reach int) *kind {
 	exec, classes, stream := in.Exec[:in.Config.Batch], in.Serves(), in.Config.Streams() > 1
 	for _, k := range f.kinds {
-		same := k.reach == reach && k.classes == classes && k.stream == stream && k.sizes == in.Sizes
+		same := k.reach == reach && k.classes == classes && k.stream == stream && k.sizes == in.Sizes && k.padTo == in.Longest
 		if same && slices.Equal(k.exec, exec) {
 			return k
 		}
 	}
-	k := &kind{batch: len(exec), reach: reach, exec: slices.Clone(exec), classes: classes, sizes: in.Sizes, stream: stream}
+	k := &kind{batch: len(exec), reach: reach, exec: slices.Clone(exec), classes: classes, sizes: in.Sizes, padTo: in.Longest, stream: stream}
 	f.kinds = append(f.kinds, k)
 	return k
 }
@@ -173,7 +179,7 @@ func (f *fleet) measure(within time.Duration, r *recent) (changed bool) {
 	f.least, f.sized = maxReach, false
 	for _, k := range f.kinds {
 		f.scale(k, within, r)
-		f.least, f.sized = min(f.least, k.brief), f.sized || k.sizes != nil
+		f.least, f.sized = min(f.least, k.brief), f.sized || k.varies()
 		for rest := k.lanes; rest != 0; rest &= rest - 1 {
 			l := &f.served[lowest(rest)]
 			if l.capacity == 0 || k.exec[0] < l.fastest {
@@ -204,7 +210,7 @@ func (f *fleet) scale(k *kind, within time.Duration, r *recent) {
 	k.longest, k.hurried = k.within*time.Duration(n)/time.Duration(n+1), k.within < within
 	k.fill()
 	k.rate = float64(k.full) / max(k.exec[k.full-1].Seconds(), 1e-9)
-	k.sized = nil
+	k.sized, k.buckets = nil, nil
 }
 
 // fill calculates the useful batches.
@@ -262,8 +268,9 @@ func (f *fleet) engage(slot int, now time.Duration, n int, k *kind) {
 		start = max(now, m.freeAt)
 	}
 	m.behind = max(k.real, k.time(n))
+	m.next = k.real > 0
 	if m.inFlight++; m.inFlight == 1 {
-		m.began, m.current = start, m.behind
+		m.began, m.current, m.hopeless = start, m.behind, m.next
 	}
 	m.freeAt = start + m.behind
 	f.busy.Add(Busy{Until: m.freeAt, Slot: slot})
@@ -279,11 +286,12 @@ func (f *fleet) done(id cluster.InstanceID, now time.Duration) {
 	f.busy.Remove(Busy{Until: m.freeAt, Slot: slot})
 	f.pace.Add(now-m.began, m.current)
 	if m.inFlight--; m.inFlight > 0 {
-		m.began, m.current = now, m.behind // The batch behind begins now.
+		m.began, m.current, m.hopeless = now, m.behind, m.next // The batch behind begins now.
 		m.freeAt = now + m.behind
 		f.busy.Add(Busy{Until: m.freeAt, Slot: slot})
 		return
 	}
+	m.hopeless = false
 	m.kind.free.Add(slot)
 	f.free++
 }

@@ -30,7 +30,7 @@ func (l *line) total() int { return l.len() + l.more }
 func (s *Shared) lineUp(k *kind, start time.Duration) *kind {
 	l := &s.line
 	l.lanes, l.more, l.apart, l.limit = k.lanes&s.queued, 0, false, maxReach
-	if s.sized && k.sizes != nil {
+	if s.sized && k.varies() {
 		return s.lineUpSize(k, start)
 	}
 	if l.lanes&(l.lanes-1) == 0 {

@@ -28,9 +28,12 @@ type Request struct {
 	// objective gives. 0 means the function's.
 	Within time.Duration
 	// Elements is the size of the request's rows in elements, all inputs together; 0 if it is not
-	// known, or if all rows have one size. Engines run only rows of one size together. Only [Shared]
-	// reads it.
+	// known, or if all rows have one size. Engines run only rows of one size together, unless the
+	// instance pads them (Instance.Longest). Only [Shared] reads it.
 	Elements int64
+	// Rows is the number of the request's rows, of Elements each on average: of its texts. 0 means 1.
+	// Only [Shared] reads it.
+	Rows int
 }
 
 // Sizes says how an instance's times change with the size of the rows. Two values that are equal
@@ -56,6 +59,9 @@ type Instance struct {
 	// Sizes says how Exec changes with the size of the rows; nil if it does not, or if that is not
 	// known. Only [Shared] reads it.
 	Sizes Sizes
+	// Longest is the number of elements of the longest row, if the instance pads rows of different sizes
+	// to run them together, as texts. It is 0 if it does not. Only [Shared] reads it.
+	Longest int64
 	// Rate is r_i, the requests/s that the scaling engine wants this instance
 	// to get (INFless §3.2); only the policy [InFless] reads it.
 	Rate float64

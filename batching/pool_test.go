@@ -114,21 +114,28 @@ type simulation struct {
 // offer sends requests at rate to the pool under the policy of that name. It does not
 // count the first tenth.
 func (p pool) offer(name string, rate float64, requests int) outcome {
+	s := p.simulation(name, rate, requests, requests/10)
+	s.play(requests, p.gaps(rate, s.random))
+	asked := requests - s.warm
+	return outcome{within: float64(s.met) / float64(asked), mean: s.total / time.Duration(max(1, s.met)), batch: float64(s.executed) / float64(max(1, s.batches)),
+		early: float64(s.early) / float64(asked)}
+}
+
+// simulation returns the pool before so many requests at rate, under the policy of that name. The first warm of them
+// do not count.
+func (p pool) simulation(name string, rate float64, requests, warm int) *simulation {
 	policy, err := New(name, Options{SLO: p.slo})
 	if err != nil {
 		panic(err)
 	}
-	s := simulation{pool: p, policy: policy, random: rand.New(rand.NewPCG(3, 11)), index: map[cluster.InstanceID]int{},
-		free: make([]time.Duration, len(p.members)), arrived: make([]time.Duration, requests+1), warm: requests / 10}
+	s := &simulation{pool: p, policy: policy, random: rand.New(rand.NewPCG(3, 11)), index: map[cluster.InstanceID]int{},
+		free: make([]time.Duration, len(p.members)), arrived: make([]time.Duration, requests+1), warm: warm}
 	for i, in := range p.members {
 		s.index[in.ID] = i
 		in.Rate *= rate / p.capacity()
 		policy.Up(epoch, in)
 	}
-	s.play(requests, p.gaps(rate, s.random))
-	asked := requests - s.warm
-	return outcome{within: float64(s.met) / float64(asked), mean: s.total / time.Duration(max(1, s.met)), batch: float64(s.executed) / float64(max(1, s.batches)),
-		early: float64(s.early) / float64(asked)}
+	return s
 }
 
 // play lets requests come until all are answered.

@@ -16,8 +16,7 @@ type waiter struct {
 	// more than others: held for its whole patience, it would wait half a minute for a second
 	// one.
 	hold time.Duration
-	// elements is the size of its rows, 0 if it is not known.
-	elements int64
+	work
 }
 
 // queue holds waiting requests, earliest deadline first. Deadlines mostly come in

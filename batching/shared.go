@@ -68,7 +68,9 @@ type Shared struct {
 	sized bool
 	line  line
 	// soon are the requests from which a batch of one size is chosen.
-	soon   []candidate
+	soon []candidate
+	// spare is how many requests others may make late that are late in any case.
+	spare  spare
 	fleet  fleet
 	recent recent
 	// holding is when the policy must look at a held batch again, 0 if none is
@@ -87,7 +89,7 @@ func NewShared(o Options) *Shared {
 	if o.ShortExec == 0 {
 		o.ShortExec = DefaultShortExec
 	}
-	return &Shared{options: o, within: o.SLO - Travel(o.SLO)}
+	return &Shared{options: o, within: o.SLO - Travel(o.SLO), spare: spare{left: firstSpare}}
 }
 
 // newOneToOne returns the policy of stock OpenFaaS, one request per execution: a
@@ -108,9 +110,13 @@ func (s *Shared) Add(now time.Time, r Request) {
 	}
 	due := s.clock.since(r.Deadline)
 	hold := min(due, s.clock.since(now)+within)
-	s.enqueue(waiter{id: r.ID, due: due, class: r.Class, hold: hold, elements: r.Elements})
+	w := waiter{id: r.ID, due: due, class: r.Class, hold: hold, work: work{r.Elements, max(1, r.Rows)}}
+	if s.fleet.sized && s.fleet.inTimeSomewhere(&w) {
+		s.spare.add(s.clock.since(now))
+	}
+	s.enqueue(w)
 	s.waiting++
-	s.sized = s.sized || r.Elements > 0
+	s.sized = s.sized || r.Elements > 0 || r.Rows > 1
 }
 
 // Cancel implements [Policy].
@@ -131,7 +137,7 @@ func (s *Shared) Waiting() int { return s.waiting }
 func (s *Shared) Up(_ time.Time, in Instance) {
 	in = s.options.bounded(in)
 	if len(in.Exec) == 0 || in.Exec[0] < separateExecs*s.options.ShortExec {
-		in.Sizes = nil
+		in.Sizes, in.Longest = nil, 0
 	}
 	if s.fleet.put(in, s.reach(in)) {
 		s.measure()
@@ -353,6 +359,9 @@ func (m *member) margin(short time.Duration) time.Duration { return max(8*short,
 func (s *Shared) dispatch(now time.Duration, slot, from, size int, of *kind) {
 	first := len(s.ids)
 	s.take(from, size)
+	if of.real > 0 {
+		s.spare.left -= spoils(s, now, s.fleet.members[slot].kind, of)
+	}
 	s.fleet.engage(slot, now, size, of)
 	s.actions = append(s.actions, Action{Instance: s.fleet.members[slot].id, Dispatch: s.ids[first:len(s.ids):len(s.ids)]})
 }

@@ -35,14 +35,14 @@ func (s *Shared) size(now, start time.Duration, k *kind) (from, size int, passed
 		return from, size, false
 	}
 	load := s.load(now, k)
-	least := s.lost(start, k, from, size, load, math.Inf(1))
+	least := s.lost(start, k, from, size, load, math.Inf(1)) + k.starved(size, limit, load)
 	for b := size * 2; least > 0; b *= 2 {
 		b = min(b, limit)
 		i, n := s.later(start, k, b)
 		if n == 0 {
 			break
 		}
-		if lost := s.lost(start, k, i, n, load, least); lost < least {
+		if lost := s.lost(start, k, i, n, load, least) + k.starved(n, limit, load); lost < least {
 			from, size, least = i, n, lost
 		}
 		if b == limit {
@@ -128,6 +128,15 @@ func (s *Shared) lost(start time.Duration, k *kind, from, size int, load load, l
 	at += seconds(float64(s.line.total()-end) / load.capacity)
 	late := at - start - k.maxWait()
 	return float64(lost) + load.rate*max(0, late.Seconds())
+}
+
+// starved is how many requests are lost within a quarter of the objective if batches go on to have size requests where
+// limit wait for each. A head that is urgent makes a small batch, and that makes the next head urgent. So where small
+// batches serve less than arrives, the backlog stays until its heads are passed over. A longer time would pass over
+// more heads in bursts that end soon.
+func (k *kind) starved(size, limit int, l load) float64 {
+	part := float64(size) / float64(limit) * k.time(limit).Seconds() / max(k.time(size).Seconds(), 1e-9)
+	return max(0, min(l.rate, l.capacity)-part*l.capacity) * k.within.Seconds() / 4
 }
 
 // maxWait is how long a request can wait for a full batch of the kind.

@@ -20,35 +20,136 @@ const (
 	maxWalk = 64
 )
 
-// of returns the kind with the times of rows that have so many elements; k itself if they are not known.
-// Its rate is that of k, so that both are the same part of all instances.
+// work is the size of a request: the elements of a row, 0 if these are not known, and the number of rows.
+type work struct {
+	elements int64
+	rows     int
+}
+
+// varies reports whether the time of a request depends on its size.
+func (k *kind) varies() bool { return k.sizes != nil || k.padTo > 0 }
+
+// of returns the kind with the times of requests of a size, or of the bucket of sizes that it belongs to;
+// k itself if the size is not known. Its rate is that of k, so that both are the same part of all instances.
+//
+// A request of several rows counts as that many: t(n) of such requests is t(n·rows). It waits for no others
+// unless they have as many.
 //
 // A request that takes longer than its objective even on a free instance is admitted as one of the planned
 // size, and is late: another try would not be better. It runs alone, if nobody else is late for that.
-func (k *kind) of(elements int64) *kind {
-	if k.sizes == nil || elements <= 0 {
+func (k *kind) of(of work) *kind {
+	if k.sizes == nil {
+		of.elements = 0
+	}
+	if of.elements <= 0 && of.rows <= 1 || !k.varies() {
 		return k
 	}
-	if s := k.sized[elements]; s != nil {
+	of.elements, of.rows = k.bucket(max(0, of.elements)), rounded(of.rows)
+	if s := k.sized[of]; s != nil {
 		return s
 	}
 	if len(k.sized) >= maxSized || k.sized == nil {
-		k.sized = map[int64]*kind{}
+		k.sized = map[work]*kind{}
 	}
 	s := *k
-	s.planned, s.sized, s.free = k, nil, Set{}
-	s.exec = make([]time.Duration, len(k.exec))
+	s.planned, s.sized, s.buckets, s.free = k, nil, nil, Set{}
+	s.exec = make([]time.Duration, max(1, len(k.exec)/of.rows))
 	last := time.Duration(0)
-	for i, t := range k.exec {
-		last = max(last, time.Duration(float64(t)*k.sizes.Factor(i+1, elements)))
+	for i := range s.exec {
+		last = max(last, k.sizedTime((i+1)*of.rows, of.elements))
 		s.exec[i] = last
+	}
+	if of.rows > 1 {
+		s.batch, s.reach = len(s.exec), len(s.exec)
 	}
 	if s.exec[0] > k.within-k.within/20 { // [latency.Rules] leaves as much for a start a moment after the arrival.
 		s.real, s.exec, s.batch, s.reach = s.exec[0], []time.Duration{min(k.exec[0], s.exec[0])}, 1, 1
 	}
 	s.fill()
-	k.sized[elements] = &s
+	k.sized[of] = &s
 	return &s
+}
+
+// sizedTime is the time of so many rows of a size, 0 for the planned one, in as many batches as they need.
+func (k *kind) sizedTime(rows int, elements int64) time.Duration {
+	if elements <= 0 {
+		return k.time(rows)
+	}
+	part := func(n int) time.Duration {
+		return time.Duration(float64(k.exec[n-1]) * k.sizes.Factor(n, elements))
+	}
+	t := time.Duration(0)
+	if full := rows / k.batch; full > 0 {
+		t = time.Duration(full) * part(k.batch)
+	}
+	if rest := rows % k.batch; rest > 0 {
+		t += part(rest)
+	}
+	return t
+}
+
+const (
+	// minStep is the least ratio of two neighbouring buckets, maxStep the largest of their times for one row.
+	minStep, maxStep = 17.0 / 16, 1.25
+	// exactRows is the number of rows up to which requests of different numbers are told apart. Larger
+	// numbers count as the next of a geometric series.
+	exactRows = 4
+)
+
+// rounded is a number of rows, or a somewhat larger one with which it counts as one.
+func rounded(rows int) int {
+	of := max(1, min(rows, exactRows))
+	for of < rows {
+		of += of / 4
+	}
+	return of
+}
+
+// bucket returns the largest size that counts as one with a size of rows, if instances pad rows. They do, if
+// the smaller of two sizes takes no longer beside the larger one, padded to it, than alone.
+//
+// For example t(1) = 5 ms + 0.1 ms for each token, and each further row takes 0.1 ms for each token. A text of 16 tokens
+// takes 6.6 ms alone, and 2.4 ms beside one of 24: they count as one. One of 240 tokens takes 29 ms alone and
+// 30 beside one of 300.
+func (k *kind) bucket(elements int64) int64 {
+	if k.padTo == 0 || elements == 0 {
+		return elements
+	}
+	for last := int64(0); ; {
+		if n := len(k.buckets); n > 0 {
+			last = k.buckets[n-1]
+		}
+		if last >= elements {
+			at, _ := slices.BinarySearch(k.buckets, elements)
+			return k.buckets[at]
+		}
+		if elements > max(k.padTo, last)*4 { // Nothing is that long; a wrong estimate must not make many buckets.
+			return elements
+		}
+		k.buckets = append(k.buckets, k.nextBucket(last+1))
+	}
+}
+
+// nextBucket is the largest size that counts as one with a smaller one.
+func (k *kind) nextBucket(smallest int64) int64 {
+	least := int64(minStep * float64(smallest))
+	if k.batch == 1 {
+		return least
+	}
+	alone := k.sizedTime(1, smallest)
+	joins := func(elements int64) bool {
+		one := k.sizedTime(1, elements)
+		return k.sizedTime(2, elements)-one <= alone+exchange && float64(one) <= maxStep*float64(alone)
+	}
+	below, above := least, 64*smallest+64
+	for above-below > 1 {
+		if middle := (below + above) / 2; joins(middle) {
+			below = middle
+		} else {
+			above = middle
+		}
+	}
+	return below
 }
 
 // base is the kind with the planned times.
@@ -64,7 +165,7 @@ func (s *Shared) soonest(k *kind) time.Duration {
 	if !s.sized {
 		return k.exec[0]
 	}
-	return min(k.exec[0], k.of(1).exec[0])
+	return min(k.exec[0], k.of(work{1, 1}).exec[0])
 }
 
 // fastest is the shortest time that any instance takes for a request of a lane, by the request's size.
@@ -74,7 +175,7 @@ func (f *fleet) fastest(lane int, w *waiter) time.Duration {
 		if !has(k.lanes, lane) {
 			continue
 		}
-		if of := k.of(w.elements); of.real == 0 {
+		if of := k.of(w.work); of.real == 0 {
 			inTime = min(inTime, of.exec[0])
 		} else {
 			late = min(late, of.exec[0])
@@ -165,16 +266,16 @@ func (s *Shared) look(k *kind, start time.Duration) {
 	var next [MaxClasses]int
 	for waiting, _ := s.count(k); waiting > 0 && len(s.soon) < lookAhead; waiting-- {
 		w := s.earliest(s.line.lanes, &next)
-		if of := k.of(w.elements); start+s.fleet.pace.Of(of.exec[0]) <= w.due && (of.real == 0 || !s.fleet.inTimeElsewhere(&w)) {
+		if of := k.of(w.work); start+s.fleet.pace.Of(of.exec[0]) <= w.due && (of.real == 0 || worth(s, start, k, of, &w)) {
 			s.soon = append(s.soon, candidate{waiter: w, of: of})
 		}
 	}
 }
 
-// inTimeElsewhere reports whether some instance is fast enough for a request's objective.
-func (f *fleet) inTimeElsewhere(w *waiter) bool {
+// inTimeSomewhere reports whether some instance is fast enough for a request's objective.
+func (f *fleet) inTimeSomewhere(w *waiter) bool {
 	lane := int(f.lanes.of[w.class])
-	return slices.ContainsFunc(f.kinds, func(k *kind) bool { return has(k.lanes, lane) && k.of(w.elements).real == 0 })
+	return slices.ContainsFunc(f.kinds, func(k *kind) bool { return has(k.lanes, lane) && k.of(w.work).real == 0 })
 }
 
 // chooseSize returns the kind of the size that is served first, and the largest batch of it.

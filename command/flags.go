@@ -30,6 +30,8 @@ import (
 	"github.com/faas-infer/faas-infer/provider/annotation"
 	"github.com/faas-infer/faas-infer/provider/build"
 	"github.com/faas-infer/faas-infer/provider/bundles"
+	"github.com/faas-infer/faas-infer/provider/decisions"
+	"github.com/faas-infer/faas-infer/provider/pool"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
@@ -283,13 +285,14 @@ func (f *ProviderFlags) Hosts() []string {
 	return append(hosts, f.hosts...)
 }
 
-// logger returns a logger that writes lines for people to a terminal, and otherwise JSON.
-func (f *ProviderFlags) logger() (zerolog.Logger, error) {
+// logger returns a logger that writes lines for people to a terminal, and otherwise JSON. Lines about instances that
+// functions share name these functions.
+func (f *ProviderFlags) logger(decided *decisions.Log) (zerolog.Logger, error) {
 	level, err := zerolog.ParseLevel(f.logLevel)
 	if err != nil {
 		return zerolog.Nop(), fmt.Errorf("--log-level %q: it must be debug, info, warn or error", f.logLevel)
 	}
-	return zerolog.New(logWriter()).Level(level).With().Timestamp().Logger(), nil
+	return zerolog.New(pool.Lines{To: logWriter(), Members: decided.Members}).Level(level).With().Timestamp().Logger(), nil
 }
 
 // hidden returns the provider's directories, which ordinary functions must not see.

@@ -40,7 +40,8 @@ func (f *ProviderFlags) start(ctx context.Context, platform Platform) (_ *runnin
 			err = errors.Join(err, s.closeParts())
 		}
 	}()
-	if s.log, err = f.logger(); err != nil {
+	decided := decisions.NewLog()
+	if s.log, err = f.logger(decided); err != nil {
 		return nil, err
 	}
 	credentials, err := f.credentials()
@@ -68,7 +69,7 @@ func (f *ProviderFlags) start(ctx context.Context, platform Platform) (_ *runnin
 	}
 	live := collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile("^/gc/heap/live:bytes$")} // What is left after a collection shows a leak.
 	s.registry.MustRegister(collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(live)), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	base := Base{Flags: f, Credentials: credentials, Metrics: metrics.New(s.registry), Decisions: decisions.NewLog(), Bodies: web.NewBodyReader(f.maxBody, f.bodyTimeout, f.maxHeld), InFlight: web.NewGate(), Identity: s.identity, Log: s.log,
+	base := Base{Flags: f, Credentials: credentials, Metrics: metrics.New(s.registry), Decisions: decided, Bodies: web.NewBodyReader(f.maxBody, f.bodyTimeout, f.maxHeld), InFlight: web.NewGate(), Identity: s.identity, Log: s.log,
 		Backlog: func(function string) (int, time.Time) { return s.async.Backlog(function) }}
 	if s.tracer, err = f.traces.open(f.given, s.registry, s.log); err != nil {
 		return nil, err

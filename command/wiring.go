@@ -146,7 +146,8 @@ func (f *ProviderFlags) control(ctx context.Context, b Base, models, ordinary cl
 		return nil, err
 	}
 	pools := pool.New(pool.Options{
-		Bundles: found, Secrets: secrets, Hash: o.Models.Hash, Metrics: b.Metrics, Logger: b.Log, Policy: f.policy, Instances: left,
+		Bundles: found, Secrets: secrets, Hash: o.Models.Hash, Metrics: b.Metrics, Logger: b.Log,
+		Decisions: b.Decisions, Policy: f.policy, Instances: left,
 	})
 	o.Bundles, o.Backlog = pools.Bundles(), pools.Backlog(o.Backlog)
 	m, err := control.New(ctx, o)

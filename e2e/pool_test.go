@@ -2,8 +2,10 @@ package e2e
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -14,6 +16,8 @@ import (
 
 	"github.com/faas-infer/faas-infer/command/load"
 	"github.com/faas-infer/faas-infer/model/onnxpb"
+	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/decisions"
 )
 
 // pooled lists the instances that a function shares with others, and what its status says of that.
@@ -25,6 +29,18 @@ func (d *daemon) pooled(t *testing.T, p *place, name string) (instances []int, s
 		return nil, says
 	}
 	return p.instancesOf(pool), says
+}
+
+// tellsMembers wants the start of a shared instance among what was decided about a member.
+func (d *daemon) tellsMembers(t *testing.T) {
+	t.Helper()
+	a := do(t, client(t), http.MethodGet, d.url+"/system/events?namespace=openfaas-fn&function=a", nil)
+	var decided provider.Events
+	if err := json.Unmarshal([]byte(a.body), &decided); err != nil || !slices.ContainsFunc(decided.Events, func(e decisions.Decision) bool {
+		return e.Kind == decisions.Start && slices.Contains(e.Members, "a.openfaas-fn") && strings.Contains(e.Text, "Shared by a")
+	}) {
+		t.Errorf("no start of a shared instance is told about a: %v, %s", err, a.body)
+	}
 }
 
 func note(s types.FunctionStatus, key string) string {
@@ -75,6 +91,7 @@ func TestFunctionsShareInstances(t *testing.T) {
 	if !strings.Contains(says, "b.openfaas-fn, c.openfaas-fn") {
 		t.Errorf("a says %q", says)
 	}
+	d.tellsMembers(t)
 	if _, says := d.pooled(t, p, "near"); !strings.Contains(says, "no other function") || len(p.instancesOf("near")) == 0 {
 		t.Errorf("the function whose model differs in a byte says %q", says)
 	}

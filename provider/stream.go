@@ -29,6 +29,15 @@ func (k audienceKey) selects(namespace, function string) bool {
 	return (k.namespace == everyNamespace || k.namespace == namespace) && (k.function == "" || k.function == function)
 }
 
+// about reports whether a decision is about what viewers watch.
+func (k audienceKey) about(d *decisions.Decision) bool {
+	namespace := k.namespace
+	if namespace == everyNamespace {
+		namespace = ""
+	}
+	return d.About(namespace, k.function)
+}
+
 // audience is all who watch the same.
 type audience struct {
 	viewers map[*viewer]struct{}
@@ -162,12 +171,12 @@ func (w *watcher) publish(now time.Time) {
 		if news, gone, nodes := w.news(context.Background(), k, a); len(news) > 0 || len(gone) > 0 || nodes != nil {
 			frame = event(frame, "stats", w.appendStats(nil, now, defaultStepS, news, gone, nodes))
 		}
-		for i, d := range made {
-			if !k.selects(d.Namespace, d.Function) {
+		for i := range made {
+			if !k.about(&made[i]) {
 				continue
 			}
 			if texts[i] == nil {
-				texts[i], _ = json.Marshal(d) // It has no field that could fail.
+				texts[i], _ = json.Marshal(made[i]) // It has no field that could fail.
 			}
 			frame = event(frame, "decision", texts[i])
 		}

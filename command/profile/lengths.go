@@ -42,7 +42,10 @@ func bySize(l *model.FreeLength, largest tensor.Shapes, times timesOf) *profiler
 	out := &profiler.Sizes{Unit: l.Unit, Length: l.Length, Elements: l.Elements(l.Length)}
 	least := make([]float64, len(base)) // A longer text never takes less.
 	for _, n := range lengthsOf(l, largest) {
-		found := times(n)
+		found := base
+		if n != l.Length {
+			found = times(n)
+		}
 		if len(found) < len(base) {
 			continue
 		}
@@ -103,7 +106,7 @@ const (
 // measureSizes measures the times of a prepared model by its free length, for batches up to
 // maxBatch and at most four. It is nil if the model has no free length. A length with which the
 // model does not run is left out, and so are the longest ones once the measurement has taken
-// within. So is a model whose batch is not in front of all tensors.
+// within, except the usual one and the smallest. So is a model whose batch is not in front of all tensors.
 func measureSizes(ctx context.Context, m *model.Model, prepared onnxruntime.Prepared, usual, largest tensor.Shapes, maxBatch int, within time.Duration) (*profiler.Sizes, error) {
 	if !prepared.AsInFile() {
 		return nil, nil
@@ -124,10 +127,10 @@ func measureSizes(ctx context.Context, m *model.Model, prepared onnxruntime.Prep
 	if within == sketchedSizes {
 		plan.MinRuns, plan.MaxTime = 2, 50*time.Millisecond
 	}
-	began := time.Now()
+	began, known := time.Now(), 0
 	found := bySize(l, largest, func(length int64) (times []float64) {
 		sized, _, err := m.Sized(l.Shapes(length))
-		if err != nil || time.Since(began) > within {
+		if err != nil || time.Since(began) > within && known >= 2 {
 			return nil
 		}
 		open := func(int) (profiler.Runner, error) {
@@ -140,6 +143,7 @@ func measureSizes(ctx context.Context, m *model.Model, prepared onnxruntime.Prep
 		for _, p := range points {
 			times = append(times, p.Median)
 		}
+		known++ // On a busy machine two lengths are better than none.
 		return times
 	})
 	return found, ctx.Err()

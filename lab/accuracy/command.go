@@ -73,7 +73,6 @@ counts. And it leaves out the correction for weights that come from memory.`,
 	f.BoolVar(&o.repeat, "repeat", true, "measure each model twice: the difference is the best that a prediction can reach")
 	f.DurationVar(&o.patience, "patience", 3*time.Minute, "total time for repeating measurements that a noisy machine has disturbed")
 	f.BoolVar(&o.json, "json", false, "print one JSON object")
-	c.AddCommand(newRepeatabilityCommand())
 	return c
 }
 

@@ -139,7 +139,7 @@ func (q Queue) measure(ctx context.Context, o rig.Options, subjects []*rig.Subje
 		return got, err
 	}
 	defer d.Stop()
-	targets, err := q.deploy(ctx, d, subjects, share)
+	targets, err := q.deploy(ctx, d, subjects, share, 0)
 	if err != nil {
 		return got, err
 	}
@@ -182,8 +182,10 @@ func (q Queue) measure(ctx context.Context, o rig.Options, subjects []*rig.Subje
 	return got, nil
 }
 
-// deploy deploys the functions and returns their loads.
-func (q Queue) deploy(ctx context.Context, d *rig.Deployed, subjects []*rig.Subject, share string) (targets []load.Target, err error) {
+// deploy deploys the functions, each with at most some instances (0 for any number), and returns their loads.
+func (q Queue) deploy(
+	ctx context.Context, d *rig.Deployed, subjects []*rig.Subject, share string, instances int,
+) (targets []load.Target, err error) {
 	trace, err := arrivals.OpenTrace("azure-7d")
 	if err != nil {
 		return nil, err
@@ -199,6 +201,9 @@ func (q Queue) deploy(ctx context.Context, d *rig.Deployed, subjects []*rig.Subj
 		f := rig.Function(name, s.Name+":latest", map[string]string{
 			"com.openfaas.slo.latency": slo.String(), "com.openfaas.infer.share": share,
 		})
+		if instances > 0 {
+			f.Labels = &map[string]string{"com.openfaas.scale.max": strconv.Itoa(instances)}
+		}
 		if err := d.DeployFunction(ctx, f); err != nil {
 			return nil, err
 		}
@@ -357,22 +362,22 @@ func (q Queue) oneCopy(ctx context.Context, o rig.Options, subjects []*rig.Subje
 	}
 	defer d.Stop()
 	q.Functions = len(subjects)
-	targets, err := q.deploy(ctx, d, subjects, "none")
+	targets, err := q.deploy(ctx, d, subjects, "none", 1)
 	if err != nil {
 		return 0, err
 	}
 	if err := q.settle(ctx, targets); err != nil {
 		return 0, err
 	}
-	for tries := 0; ; tries++ { // On a busy machine requests of the beginning are late, and instances start for them.
+	for tries := 0; ; tries++ {
 		memory, n := instanceMemory(d)
 		if int(n) == len(subjects) {
 			return memory, nil
 		}
 		if tries == 60 {
-			return 0, fmt.Errorf("%v instances run for %d functions with hardly any load", n, len(subjects))
+			return 0, fmt.Errorf("%v instances run for %d functions of which each may have one", n, len(subjects))
 		}
-		if err := rig.Pause(ctx, 5*time.Second); err != nil {
+		if err := rig.Pause(ctx, time.Second); err != nil {
 			return 0, err
 		}
 	}

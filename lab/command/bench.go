@@ -32,13 +32,14 @@ command prints a table, or one object with --json.`,
 	c.AddCommand(
 		newDataplaneCommand(), newFrontdoorCommand(), newThroughputCommand(), newColdstartCommand(), newModelsBenchCommand(),
 		newSharingCommand(), newSharingQueueCommand(), newMemoryCommand(), newFunctionsCommand(), newConsoleCommand(),
-		newRestartCommand(), newRolloutBenchCommand(), newAsyncBenchCommand(), newBatchModelCommand(),
+		newRestartCommand(), newRolloutBenchCommand(), newAsyncBenchCommand(), newBatchModelCommand(), newHarmonyBatchCommand(),
 		newFaultsCommand(), newKeepCommand(), newTakeMemoryCommand(), newFrontCommand(),
 		newSpinCommand(), newPythonBenchCommand(), newPeersCommand(), newAttainmentCommand(),
 		newFleetCommand(), newGPUBenchCommand(), newGPUWorkerCommand(), newGPUServedCommand(),
 		newGPUTrialCommand(), newGPUInstanceCommand(), newVariantsBenchCommand(), newInt8Command(),
 		newInterferenceCommand(), newSeizeCommand(), newSwitchCommand(), newPartitionBenchCommand(),
 		newShadowBenchCommand(), newStrangersCommand(), newKnativeCommand(), newPromiseCommand(),
+		newTextCommand(),
 	)
 	return c
 }

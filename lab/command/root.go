@@ -16,8 +16,8 @@ func NewRootCommand() *cobra.Command {
 	root.Use = "faas-infer-lab"
 	root.Short = "Simulate, measure and tune faas-infer"
 	root.Long = `faas-infer-lab evaluates faas-infer. It has a simulator with the baselines of the papers,
-benchmarks with real processes, and a check of the predictions' accuracy. It also plans for and
-draws what faas-infer has measured. The benchmarks start the faas-infer program in the same directory.`
+benchmarks with real processes, and a check of the predictions' accuracy. It also plans
+for what faas-infer has measured. The benchmarks start the faas-infer program in the same directory.`
 	root.Example = `  faas-infer-lab simulate testbed-osvt
   faas-infer-lab bench attainment --only 'step|overload'
   faas-infer-lab accuracy dssm-2365`
@@ -27,7 +27,7 @@ draws what faas-infer has measured. The benchmarks start the faas-infer program 
 			addPlans(c)
 		}
 	}
-	root.AddCommand(newSimulateCommand(), newReproduceCommand(), newBenchCommand(), newTuneCommand(), newPlotCommand(), accuracy.NewCommand())
+	root.AddCommand(newSimulateCommand(), newReproduceCommand(), newBenchCommand(), newTuneCommand(), accuracy.NewCommand())
 	return root
 }
 

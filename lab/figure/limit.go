@@ -62,8 +62,8 @@ func limitAny(s sim.Setup, rates []float64) (float64, error) {
 
 // limitOwn returns a factor on rates. Above it, instances of the configs that the setup's
 // system considers cannot execute all requests, wherever they are placed. These configs are
-// predicted to meet the SLO, or half of it (INFless Eq. 3 and 4). They count with their
-// true times and full batches.
+// predicted to meet the SLO, or half of it (INFless Eq. 3 and 4), or the SLO less what the
+// system reserves. They count with their true times and full batches.
 func limitOwn(s sim.Setup, rates []float64) (float64, error) {
 	settings := s.System.Settings()
 	p := packing.Problem{Demands: rates, Classes: classes(s.Nodes)}
@@ -71,7 +71,7 @@ func limitOwn(s sim.Setup, rates []float64) (float64, error) {
 		var configs []cluster.Config
 		for _, c := range s.System.Candidates(f.Function, rates[k], f.Times) {
 			half := settings.Halves(c.Config.Batch)
-			if c.Exec <= f.SLO && (!half || 2*c.Exec <= f.SLO) {
+			if settings.Objective(c.Exec) <= f.SLO && (!half || 2*c.Exec <= f.SLO) {
 				configs = append(configs, c.Config)
 			}
 		}

@@ -61,7 +61,7 @@ func (t engineTimes) loop(slo time.Duration) (rate float64) {
 // limit is the highest rate in requests/s at which a server without any time of its own would keep the
 // objective, with the arrivals of the trials. No server with this engine on one core gets further but by chance.
 func (t engineTimes) limit(s *subject) (float64, error) {
-	search := Search{Start: t.loop(s.slo) / growth, Budget: time.Hour}
+	search := Search{Start: t.loop(s.SLO) / growth, Budget: time.Hour}
 	for {
 		rate, done := search.Next()
 		if done {
@@ -74,7 +74,7 @@ func (t engineTimes) limit(s *subject) (float64, error) {
 		}
 		best := 0.0
 		for most := range t {
-			best = max(best, t.kept(arrivals, s.slo, most))
+			best = max(best, t.kept(arrivals, s.SLO, most))
 		}
 		search.Saw(rate, best >= attainment, d)
 	}

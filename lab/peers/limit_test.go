@@ -39,7 +39,7 @@ func TestLimitOfAnIdealServer(t *testing.T) {
 	times := engineTimes{1: 33 * ms}
 	last := 0.0
 	for _, slo := range []time.Duration{40 * ms, 100 * ms, 400 * ms, 4000 * ms} {
-		s := &subject{slo: slo}
+		s := &subject{Trials: Trials{SLO: slo}}
 		got, err := times.limit(s)
 		if err != nil {
 			t.Fatal(err)

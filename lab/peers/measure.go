@@ -52,22 +52,30 @@ const (
 	settling = 20 * time.Second
 )
 
-// subject is a model with its objective, its sample requests and the expected answers.
+// Trials find the highest rate at which a server keeps an objective. Begin with Rate.
+type Trials struct {
+	// SLO is the latency objective.
+	SLO time.Duration
+	// Trial is the minimum time of each rate, Budget the time of each search.
+	Trial, Budget time.Duration
+	// Warm is the minimum time of the part of a trial that does not count, in which a server that
+	// scales may do so.
+	Warm time.Duration
+	// Log gets a line for each trial.
+	Log io.Writer
+
+	// offered counts the requests of the trials so far, refusedEarly those of [refusedEarly].
+	offered, refusedEarly int
+}
+
+// subject is a model with its trials, its sample requests and the expected answers.
 type subject struct {
-	slo    time.Duration
+	Trials
 	inputs [][]tensor.Tensor
 	// due are the provider's answers to inputs, nil before they are known.
 	due [][]float32
-	// trial is the time of each rate, budget that of each search.
-	trial, budget time.Duration
-	// warm is the minimum time of the part of a trial that does not count, in which a server that
-	// scales may do so.
-	warm time.Duration
 	// absolute and relative are the tolerance between two answers, 0 for that of rounding.
 	absolute, relative float64
-	// offered counts the requests of the trials so far, refusedEarly those of [refusedEarly].
-	offered, refusedEarly int
-	log                   io.Writer
 }
 
 // address is the URL of one setting for one kind of request.
@@ -80,7 +88,7 @@ type address struct {
 // target makes the requests of all samples. It compares one answer of checkEvery.
 func (s *subject) target(a address) (load.Target, func(), error) {
 	var bodies [][]byte
-	t := load.Target{Name: a.setting, SLO: s.slo, Arrivals: load.Poisson}
+	t := load.Target{Name: a.setting, SLO: s.SLO, Arrivals: load.Poisson}
 	for _, inputs := range s.inputs {
 		body, header, err := a.way.Encode(a.setting, inputs)
 		if err != nil {
@@ -171,11 +179,11 @@ func (s *subject) answers(ctx context.Context, w Way, t load.Target, wait time.D
 	return all, nil
 }
 
-// rate searches the highest rate of a target. It begins with the rate at which one request
-// follows the other. If there is a rate to beat, it first tries that rate times challenge, and
-// returns 0 if this is missed.
-func (s *subject) rate(ctx context.Context, t load.Target, beat float64) (float64, error) {
-	search := Search{Start: beat * challenge, Budget: s.budget}
+// Rate searches the highest rate in requests/s of a target. It begins with the rate at which one
+// request follows the other. If there is a rate to beat, it first tries that rate times challenge,
+// and returns 0 if this is missed.
+func (s *Trials) Rate(ctx context.Context, t load.Target, beat float64) (float64, error) {
+	search := Search{Start: beat * challenge, Budget: s.Budget}
 	if beat == 0 {
 		alone, err := s.alone(ctx, t)
 		if err != nil {
@@ -201,7 +209,7 @@ func (s *subject) rate(ctx context.Context, t load.Target, beat float64) (float6
 }
 
 // alone returns the median time of requests that are sent one after the other.
-func (s *subject) alone(ctx context.Context, t load.Target) (time.Duration, error) {
+func (s *Trials) alone(ctx context.Context, t load.Target) (time.Duration, error) {
 	var took []time.Duration
 	for i := range firstAsked {
 		began := time.Now()
@@ -216,20 +224,20 @@ func (s *subject) alone(ctx context.Context, t load.Target) (time.Duration, erro
 
 // counted returns how long a rate is offered in the part of a trial that counts. Poisson arrivals
 // may be some fewer than expected, so more than minRequests are.
-func (s *subject) counted(rate float64) time.Duration {
+func (s *Trials) counted(rate float64) time.Duration {
 	requests := time.Duration(1.05 * minRequests / rate * float64(time.Second))
-	return max(s.trial, minObjectives*s.slo, requests)
+	return max(s.Trial, minObjectives*s.SLO, requests)
 }
 
 // uncounted returns how long a rate is offered before that.
-func (s *subject) uncounted() time.Duration { return max(s.trial/3, s.warm) }
+func (s *Trials) uncounted() time.Duration { return max(s.Trial/3, s.Warm) }
 
 // met offers a rate and reports whether it is met. The beginning of the load does not
 // count. A missed rate is offered once more: another tenant of a shared machine may have
 // caused a pause. A trial ends as soon as it is missed.
-func (s *subject) met(ctx context.Context, t load.Target, rate float64) (bool, error) {
+func (s *Trials) met(ctx context.Context, t load.Target, rate float64) (bool, error) {
 	t.Rate = rate
-	o := load.Options{Targets: []load.Target{t}, Seed: seed, MaxInFlight: max(minInFlight, int(patience*rate*s.slo.Seconds())), Timeout: lost + patience*s.slo}
+	o := load.Options{Targets: []load.Target{t}, Seed: seed, MaxInFlight: max(minInFlight, int(patience*rate*s.SLO.Seconds())), Timeout: lost + patience*s.SLO}
 	for try := range 2 {
 		o.Duration = s.uncounted()
 		if _, err := load.Run(ctx, o); err != nil {
@@ -260,8 +268,8 @@ func (s *subject) met(ctx context.Context, t load.Target, rate float64) (bool, e
 }
 
 // report logs a trial and counts its requests.
-func (s *subject) report(rate float64, r *load.TargetResult, seen []load.Observed) {
-	early := refusedEarly(seen, s.slo)
+func (s *Trials) report(rate float64, r *load.TargetResult, seen []load.Observed) {
+	early := refusedEarly(seen, s.SLO)
 	s.offered, s.refusedEarly = s.offered+len(seen), s.refusedEarly+early
 	note := ""
 	if r.Refused > 0 {
@@ -274,25 +282,25 @@ func (s *subject) report(rate float64, r *load.TargetResult, seen []load.Observe
 		note += fmt.Sprintf(", %.120v", r.FirstError)
 	}
 	const unit = 100 * time.Microsecond
-	fmt.Fprintf(s.log, "    %.4g requests/s: %.2f %% of %d within %v, median %v, p99 %v%s\n",
-		rate, 100*r.WithinSLO, r.Requests, s.slo, r.Latency.P50.Round(unit), r.Latency.P99.Round(unit), note)
+	fmt.Fprintf(s.Log, "    %.4g requests/s: %.2f %% of %d within %v, median %v, p99 %v%s\n",
+		rate, 100*r.WithinSLO, r.Requests, s.SLO, r.Latency.P50.Round(unit), r.Latency.P99.Round(unit), note)
 }
 
 // settle waits until a server answers within the objective again.
-func (s *subject) settle(ctx context.Context, t load.Target) error {
+func (s *Trials) settle(ctx context.Context, t load.Target) error {
 	for end := time.Now().Add(settling); ; {
 		began := time.Now()
 		asked, cancel := context.WithTimeout(ctx, settling)
 		_, err := ask(asked, t, t.Body(0))
 		cancel()
-		if err == nil && time.Since(began) <= s.slo {
+		if err == nil && time.Since(began) <= s.SLO {
 			return nil
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		if time.Now().After(end) {
-			return errors.Join(fmt.Errorf("%v after a rate that was too high, it still does not answer within %v", settling, s.slo), err)
+			return errors.Join(fmt.Errorf("%v after a rate that was too high, it still does not answer within %v", settling, s.SLO), err)
 		}
 	}
 }

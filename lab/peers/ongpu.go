@@ -55,7 +55,7 @@ func OnGPUWithout() string { return onGPU.without }
 // Run measures the provider, then Triton by setting.
 func (g OnGPU) Run(ctx context.Context, o rig.Options) (out Compared, err error) {
 	p, u := onGPU, &run{o: o, r: report.New("", time.Now()), python: map[string]environment.Environment{}, missing: map[string]error{}}
-	u.Core, u.payloads, u.gpu = anywhere, []Payload{Binary}, g.Device
+	u.Core, u.payloads, u.gpu = Anywhere, []Payload{Binary}, g.Device
 	if u.arguments = []string{"--gpus", g.Device}; g.Device == "" {
 		p.Name, u.arguments = "triton", nil
 	}
@@ -71,7 +71,11 @@ func (g OnGPU) Run(ctx context.Context, o rig.Options) (out Compared, err error)
 		return out, err
 	}
 	defer m.Close()
-	s := &subject{slo: g.SLO, trial: g.Trial, budget: g.Budget, warm: g.Warm, absolute: absoluteOnGPU, relative: relativeOnGPU, log: o.Log}
+	s := &subject{
+		Trials:   Trials{SLO: g.SLO, Trial: g.Trial, Budget: g.Budget, Warm: g.Warm, Log: o.Log},
+		absolute: absoluteOnGPU,
+		relative: relativeOnGPU,
+	}
 	if err := s.sample(m); err != nil {
 		return out, err
 	}
@@ -100,7 +104,7 @@ func (u *run) tune(ctx context.Context, m *rig.Subject, s *subject, p Peer, t *T
 		}
 		if err != nil {
 			err = fmt.Errorf("%s: %w", p.describe(point{x, best.way}), err)
-			fmt.Fprintln(s.log, err)
+			fmt.Fprintln(s.Log, err)
 			failed = errors.Join(failed, err)
 		}
 		if t.Saw(x, got.rate); got.rate > best.rate {
@@ -119,16 +123,16 @@ func (u *run) setting(ctx context.Context, m *rig.Subject, s *subject, p Peer, x
 	if err != nil {
 		return got, err
 	}
-	defer server.stop()
+	defer server.Stop()
 	ways := p.ways[Binary]
 	if best.rate > 0 {
 		ways = []Way{best.way}
 	}
 	for _, way := range ways {
-		fmt.Fprintf(s.log, "%s: %s\n", m.Name, p.describe(point{x, way}))
+		fmt.Fprintf(s.Log, "%s: %s\n", m.Name, p.describe(point{x, way}))
 		rate, failed := u.point(ctx, s, server, point{x, way}, max(best.rate, got.rate))
 		if failed != nil {
-			err = errors.Join(err, fmt.Errorf("%w: %s", failed, server.said()))
+			err = errors.Join(err, fmt.Errorf("%w: %s", failed, server.Said()))
 		}
 		if rate > got.rate {
 			got = found{point{x, way}, rate}

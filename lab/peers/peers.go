@@ -155,7 +155,7 @@ func (u *run) model(ctx context.Context, name string, slo time.Duration) error {
 		return err
 	}
 	defer m.Close()
-	s := &subject{slo: slo, trial: u.Trial, budget: u.Budget, log: u.o.Log}
+	s := &subject{Trials: Trials{SLO: slo, Trial: u.Trial, Budget: u.Budget, Log: u.o.Log}}
 	if err := s.sample(m); err != nil {
 		return err
 	}
@@ -202,7 +202,7 @@ func (u *run) ours(ctx context.Context, m *rig.Subject, s *subject) (map[Payload
 	}
 	defer d.Stop()
 	image := m.Name + ":bench"
-	if err := errors.Join(d.Bundle(m, image), d.DeployFunction(ctx, rig.Function(rig.FunctionName, image, u.annotations(s.slo)))); err != nil {
+	if err := errors.Join(d.Bundle(m, image), d.DeployFunction(ctx, rig.Function(rig.FunctionName, image, u.annotations(s.SLO)))); err != nil {
 		return nil, err
 	}
 	at := d.URL + "/function/" + rig.FunctionName
@@ -230,7 +230,7 @@ func (u *run) ours(ctx context.Context, m *rig.Subject, s *subject) (map[Payload
 			}
 		}
 		s.offered, s.refusedEarly = 0, 0
-		rate, err := s.rate(ctx, t, 0)
+		rate, err := s.Rate(ctx, t, 0)
 		if err != nil {
 			return nil, err
 		}
@@ -238,7 +238,7 @@ func (u *run) ours(ctx context.Context, m *rig.Subject, s *subject) (map[Payload
 		early := 100 * float64(s.refusedEarly) / float64(max(1, s.offered))
 		u.r.Add(fmt.Sprintf("refused_early_pct.%s.%s", m.Name, payload), early, "%",
 			fmt.Sprintf("of %d requests at all rates, aim <= 0.1", s.offered))
-		u.r.Add(fmt.Sprintf("rps.%s.%s.ours", m.Name, payload), rate, "requests/s", fmt.Sprintf("SLO %v, %s", s.slo, way.Name))
+		u.r.Add(fmt.Sprintf("rps.%s.%s.ours", m.Name, payload), rate, "requests/s", fmt.Sprintf("SLO %v, %s", s.SLO, way.Name))
 		u.step()
 	}
 	return rates, nil
@@ -248,7 +248,7 @@ func (u *run) ours(ctx context.Context, m *rig.Subject, s *subject) (map[Payload
 func (u *run) peer(ctx context.Context, m *rig.Subject, s *subject, p Peer, ours map[Payload]float64) error {
 	best := map[Payload]found{}
 	failed := u.missing[p.Name]
-	for _, group := range p.groups(s.slo) {
+	for _, group := range p.groups(s.SLO) {
 		if u.missing[p.Name] == nil {
 			failed = errors.Join(failed, u.group(ctx, m, s, p, group, best))
 		}
@@ -301,7 +301,7 @@ func (u *run) group(ctx context.Context, m *rig.Subject, s *subject, p Peer, set
 	var server *running
 	stop := func() {
 		if server != nil {
-			server.stop()
+			server.Stop()
 		}
 		server = nil
 	}
@@ -327,7 +327,7 @@ func (u *run) group(ctx context.Context, m *rig.Subject, s *subject, p Peer, set
 					return ctx.Err()
 				}
 				if err != nil {
-					err = fmt.Errorf("%s: %w: %s", p.describe(point), err, server.said())
+					err = fmt.Errorf("%s: %w: %s", p.describe(point), err, server.Said())
 					fmt.Fprintln(u.o.Log, err)
 					failed = errors.Join(failed, err)
 					stop()
@@ -358,14 +358,14 @@ func (u *run) start(ctx context.Context, m *rig.Subject, s *subject, p Peer, set
 	if err != nil {
 		return nil, err
 	}
-	server.awaitIdle(ctx)
+	server.AwaitIdle(ctx)
 	return server, nil
 }
 
 // point compares the answers of one setting by one way with the provider's, and then
 // measures it.
 func (u *run) point(ctx context.Context, s *subject, server *running, x point, beat float64) (float64, error) {
-	base := server.base
+	base := server.URL
 	if x.way.GRPC {
 		base = server.grpc
 	}
@@ -381,5 +381,5 @@ func (u *run) point(ctx context.Context, s *subject, server *running, x point, b
 	if _, err := s.answers(ctx, x.way, t, starting/6); err != nil {
 		return 0, err
 	}
-	return s.rate(ctx, t, beat)
+	return s.Rate(ctx, t, beat)
 }

@@ -40,7 +40,7 @@ func TestRefusedEarly(t *testing.T) {
 // At every rate a trial has enough requests.
 func TestTrialsHaveEnoughRequests(t *testing.T) {
 	for _, m := range subjects {
-		s := &subject{slo: m.slo, trial: 1500 * time.Millisecond}
+		s := &subject{Trials: Trials{SLO: m.slo, Trial: 1500 * time.Millisecond}}
 		for _, rate := range []float64{0.5, 7.7, 40, 611, 8640} {
 			times, err := load.Poisson.Times(rate, s.counted(rate), rand.New(rand.NewPCG(seed, 0)))
 			if err != nil || len(times) < minRequests {

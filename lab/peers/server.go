@@ -6,18 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
-	"syscall"
-	"time"
 
-	"github.com/faas-infer/faas-infer/cluster/local/process"
 	"github.com/faas-infer/faas-infer/instance/python/environment"
 	"github.com/faas-infer/faas-infer/lab/rig"
 	"github.com/faas-infer/faas-infer/model/tensor"
@@ -27,22 +21,6 @@ import (
 //
 //go:embed services
 var services embed.FS
-
-const (
-	// starting is how long a server may take until it answers.
-	starting = 3 * time.Minute
-	// stopping is how long a server may take to exit after SIGTERM.
-	stopping = 15 * time.Second
-	// idling is how long a server may take to become idle after its start. It is idle if
-	// it uses less than 1/idlePart of a core during idleWindow.
-	idling     = 15 * time.Second
-	idleWindow = 500 * time.Millisecond
-	idlePart   = 5
-	// poll is the time between two checks of a starting server.
-	poll = 50 * time.Millisecond
-	// markEnv is an environment variable that marks all processes of a server.
-	markEnv = "FAAS_INFER_PEER"
-)
 
 // site is a directory with a server's files, and the options for them.
 type site struct {
@@ -56,13 +34,20 @@ type site struct {
 	http, grpc int
 }
 
-// server is a server's command.
+// server is what a peer says of its command.
 type server struct {
 	argv, env []string
 	// ready is the path of the readiness check.
 	ready string
 	// cleanUp, if not nil, removes what a killed server leaves behind.
 	cleanUp func()
+}
+
+// running is a started peer.
+type running struct {
+	*Running
+	// grpc is its URL for gRPC.
+	grpc string
 }
 
 // dtypes are NumPy's names of the models' input types.
@@ -235,135 +220,22 @@ func (s *site) threads() int {
 	return max(2, runtime.NumCPU()/2)
 }
 
-// anywhere is the core of processes that may use all of them.
-const anywhere = -1
-
-// onCore runs f so that the processes that it starts are pinned to a core.
-func onCore(core int, f func() error) error {
-	if core == anywhere {
-		return f()
-	}
-	return rig.RunOnCore(core, f)
-}
-
-// running is a started server.
-type running struct {
-	*process.Child
-	server
-	base, grpc, mark string
-	output           *os.File
-}
-
-// launch starts a server on a core, or anywhere if core is [anywhere], and waits until it is ready.
+// launch starts a peer on a core, or with [Anywhere] on all, and waits until it is ready.
 func (s *site) launch(ctx context.Context, p Peer, core int) (*running, error) {
 	made, err := p.start(s)
 	if err != nil {
 		return nil, err
 	}
-	mark, err := s.describe()
+	options, err := s.describe()
 	if err != nil {
 		return nil, err
 	}
-	r := &running{server: made, mark: mark, base: "http://127.0.0.1:" + strconv.Itoa(s.http), grpc: "http://127.0.0.1:" + strconv.Itoa(s.grpc)}
-	if r.output, err = os.Create(filepath.Join(s.dir, "log")); err != nil {
-		return nil, err
-	}
-	c := exec.Command(made.argv[0], made.argv[1:]...)
-	c.Dir, c.Stdout, c.Stderr = s.dir, r.output, r.output
-	bin := filepath.Dir(s.python.Python)
-	c.Env = slices.Concat(os.Environ(), made.env, []string{
-		markEnv + "=" + mark, "PATH=" + bin + ":" + os.Getenv("PATH"), "VIRTUAL_ENV=" + filepath.Dir(bin),
-		"PYTHONPATH=" + s.dir, "PYTHONNOUSERSITE=1", "PYTHONUNBUFFERED=1", "OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1",
-	})
-	err = onCore(core, func() (err error) {
-		r.Child, err = process.Start(c, syscall.SIGTERM)
-		return err
-	})
+	r, err := Server{
+		Dir: s.dir, Python: s.python.Python, Options: options, Argv: made.argv, Env: made.env,
+		URL: "http://127.0.0.1:" + strconv.Itoa(s.http), Ready: made.ready, CleanUp: made.cleanUp,
+	}.Start(ctx, core)
 	if err != nil {
-		return nil, errors.Join(err, r.output.Close())
-	}
-	if err := r.await(ctx); err != nil {
-		r.stop()
 		return nil, err
 	}
-	return r, nil
-}
-
-// await waits until the server's readiness check succeeds.
-func (r *running) await(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, starting)
-	defer cancel()
-	for {
-		if status, _, err := rig.Get(ctx, http.DefaultClient, r.base+r.ready); err == nil && status == http.StatusOK {
-			return nil
-		}
-		select {
-		case <-r.Exited():
-			return fmt.Errorf("the server exited: %v: %s", r.ProcessState, r.said())
-		case <-ctx.Done():
-			return fmt.Errorf("the server is not ready after %v: %s", starting, r.said())
-		case <-time.After(poll):
-		}
-	}
-}
-
-// awaitIdle waits until the server has finished the work of its start and is idle. It
-// returns after idling even if the server is not.
-func (r *running) awaitIdle(ctx context.Context) {
-	used := func() (sum time.Duration) {
-		for _, pid := range marked(r.mark) {
-			t, _ := rig.ProcessorTime(pid) // The process may have exited.
-			sum += t
-		}
-		return sum
-	}
-	for end := time.Now().Add(idling); time.Now().Before(end) && ctx.Err() == nil; {
-		before := used()
-		select {
-		case <-ctx.Done():
-		case <-time.After(idleWindow):
-		}
-		if used()-before < idleWindow/idlePart {
-			return
-		}
-	}
-}
-
-// said returns the end of the server's output.
-func (r *running) said() string {
-	const last = 600
-	text, _ := os.ReadFile(r.output.Name())
-	return strings.Join(strings.Fields(string(text[max(0, len(text)-last):])), " ")
-}
-
-// stop stops a server and all processes that it started.
-func (r *running) stop() {
-	_ = r.Process.Signal(syscall.SIGTERM)
-	select {
-	case <-r.Exited():
-	case <-time.After(stopping):
-	}
-	for _, pid := range marked(r.mark) {
-		_ = syscall.Kill(pid, syscall.SIGKILL) // The process may have exited.
-	}
-	<-r.Exited()
-	_ = r.output.Close()
-	if r.cleanUp != nil {
-		r.cleanUp()
-	}
-}
-
-// marked returns the processes whose environment has the mark.
-func marked(mark string) (pids []int) {
-	files, _ := filepath.Glob("/proc/[0-9]*/environ")
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil || !slices.Contains(strings.Split(string(text), "\x00"), markEnv+"="+mark) {
-			continue
-		}
-		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil && pid != os.Getpid() {
-			pids = append(pids, pid)
-		}
-	}
-	return pids
+	return &running{r, "http://127.0.0.1:" + strconv.Itoa(s.grpc)}, nil
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/lab/sim"
 )
 
@@ -25,6 +26,18 @@ func TestViolations(t *testing.T) {
 	}
 }
 
+// valueOf returns a result, and fails the test if there is none of that name.
+func valueOf(t *testing.T, r *report.Report, name string) float64 {
+	t.Helper()
+	for _, x := range r.Results {
+		if x.Name == name {
+			return x.Value
+		}
+	}
+	t.Fatalf("there is no result %s in %+v", name, r.Results)
+	return 0
+}
+
 // A prediction of half the real times breaks the promise without steering. The provider and the clairvoyant
 // plan keep it, and the latter holds fewer cores.
 func TestWays(t *testing.T) {
@@ -34,15 +47,11 @@ func TestWays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	values := map[string]float64{}
-	for _, x := range r.Results {
-		values[x.Name] = x.Value
-	}
-	cop, ours := values["kept_pct.cop.p99.predicted_half"], values["kept_pct."+product+".p99.predicted_half"]
+	cop, ours := valueOf(t, r, "kept_pct.cop.p99.predicted_half"), valueOf(t, r, "kept_pct."+product+".p99.predicted_half")
 	if cop > 90 || ours < 95 {
 		t.Errorf("kept %v %% and %v %%", cop, ours)
 	}
-	if over := values["cores_over_clairvoyant."+product+".p99.predicted_half"]; over < 0.8 || over > 3 {
+	if over := valueOf(t, r, "cores_over_clairvoyant."+product+".p99.predicted_half"); over < 0.8 || over > 3 {
 		t.Errorf("%v times the cores of the clairvoyant plan", over)
 	}
 	if _, err := Run(t.Context(), Bench{Requests: 1000, Only: "nothing"}); err == nil {
@@ -58,9 +67,7 @@ func TestReleasesKeepThePromise(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, x := range r.Results {
-		if x.Name == "kept_pct."+product+".p99.bursts.dssm.json" && x.Value < 99 {
-			t.Errorf("kept %v %%", x.Value)
-		}
+	if kept := valueOf(t, r, "kept_pct."+product+".p99.bursts.dssm.json"); kept < 99 {
+		t.Errorf("kept %v %%", kept)
 	}
 }

@@ -146,7 +146,7 @@ func (r *run) one(ctx context.Context, s *subject, t *tally) error {
 	}
 	select {
 	case <-r.server.Exited():
-		o.kind, o.said = crashed, "the provider ended: "+clean(lastLine(r.server.Said()))
+		o.kind, o.said = crashed, "the provider ended: "+clean(rig.LastLine(r.server.Said()))
 		r.server = nil
 	default:
 		if err != nil {

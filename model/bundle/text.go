@@ -3,10 +3,12 @@ package bundle
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 )
 
 // The tasks of [Text].
@@ -29,8 +31,8 @@ const (
 	PoolNone = "none"
 )
 
-// maxTextLength bounds Text.MaxLength.
-const maxTextLength = 1 << 17
+// MaxTextLength is the maximum of Text.MaxLength.
+const MaxTextLength = 1 << 17
 
 // Text says how an ONNX model of token ids takes texts.
 type Text struct {
@@ -87,8 +89,8 @@ func (m *Manifest) validateText() error {
 		return fmt.Errorf("%w: text is for one ONNX model without a handler; remove it", ErrManifest)
 	case t.Task != TaskEmbed && t.Task != TaskRerank:
 		return fmt.Errorf("%w: text.task is %q; it must be %s or %s", ErrManifest, t.Task, TaskEmbed, TaskRerank)
-	case t.MaxLength < 1 || t.MaxLength > maxTextLength:
-		return fmt.Errorf("%w: text.max_length is %d; write the maximum number of tokens, 1 to %d", ErrManifest, t.MaxLength, maxTextLength)
+	case t.MaxLength < 1 || t.MaxLength > MaxTextLength:
+		return fmt.Errorf("%w: text.max_length is %d; write the maximum number of tokens, 1 to %d", ErrManifest, t.MaxLength, MaxTextLength)
 	case t.Pad == "":
 		return fmt.Errorf("%w: text.pad is missing; write the token to pad with, as \"[PAD]\"", ErrManifest)
 	case t.Task == TaskEmbed && !slices.Contains(pools, t.Pooling):
@@ -97,4 +99,49 @@ func (m *Manifest) validateText() error {
 		return fmt.Errorf("%w: text.pooling and text.normalize are for embeddings; remove them", ErrManifest)
 	}
 	return nil
+}
+
+// maxTokenizer is the maximum size in bytes of a tokenizer's file. The largest that we know have some 35 MB.
+const maxTokenizer = 128 << 20
+
+// ReadTokenizer reads the file that [Text.Tokenizer] names in a bundle's directory. It follows no link out of
+// that. The error begins with the field.
+func (t *Text) ReadTokenizer(dir string) ([]byte, error) {
+	inside, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("text.tokenizer: %w", err)
+	}
+	defer inside.Close()
+	f, err := inside.OpenFile(t.Tokenizer, os.O_RDONLY|syscall.O_NONBLOCK, 0) // A pipe would wait for its other end.
+	if err != nil {
+		return nil, fmt.Errorf("text.tokenizer: %w", err)
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("text.tokenizer: %q in the bundle is not a file", t.Tokenizer)
+	}
+	file, err := io.ReadAll(io.LimitReader(f, maxTokenizer+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("text.tokenizer: %w", err)
+	case len(file) > maxTokenizer:
+		return nil, fmt.Errorf("text.tokenizer: %q has more than %d MiB, the maximum", t.Tokenizer, maxTokenizer>>20)
+	}
+	return file, nil
+}
+
+// Describe is the end of a sentence about what the model does with texts, such as "embeds texts of at most 256
+// tokens (mean pooling, normalized)".
+func (t *Text) Describe() string {
+	if t.Task == TaskRerank {
+		return fmt.Sprintf("ranks documents for a query, of at most %d tokens together", t.MaxLength)
+	}
+	pooling := map[string]string{
+		PoolMean: "mean pooling", PoolFirst: "pooling by the first token", PoolLast: "pooling by the last token",
+		PoolNone: "pooled in the model",
+	}[t.Pooling]
+	if t.Normalize {
+		pooling += ", normalized"
+	}
+	return fmt.Sprintf("embeds texts of at most %d tokens (%s)", t.MaxLength, pooling)
 }

@@ -1,6 +1,7 @@
 package bundle
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -237,4 +238,44 @@ func copyFile(to, from string) error {
 	}
 	_, err = io.Copy(out, in)
 	return errors.Join(err, out.Close())
+}
+
+// WriteFolder makes the bundle of an image below root from the files of a folder that has no manifest of its own. It
+// copies those that use admits, by their names relative to the folder, and what links to files lead to. Hidden folders
+// are left out. check may refuse the result before it takes the image's place. The default name is the image's.
+func WriteFolder(
+	root, image, from string, m Manifest, use func(name string) bool, check func(dir string) error,
+) (*Bundle, error) {
+	if err := apart(root, from); err != nil {
+		return nil, err
+	}
+	place, err := Path(image)
+	if err != nil {
+		return nil, err
+	}
+	if from, err = filepath.EvalSymlinks(from); err != nil {
+		return nil, fmt.Errorf("the bundle's directory: %w", err)
+	}
+	m.Name = cmp.Or(m.Name, filepath.Base(filepath.Dir(place)))
+	return WriteFiles(root, image, m, func(dir string) error {
+		err := filepath.WalkDir(from, func(file string, e fs.DirEntry, err error) error {
+			name, _ := filepath.Rel(from, file)
+			switch {
+			case err != nil:
+				return err
+			case e.IsDir() && name != "." && e.Name()[0] == '.':
+				return filepath.SkipDir
+			case e.IsDir() || !use(filepath.ToSlash(name)):
+				return nil
+			}
+			if info, err := os.Stat(file); err != nil || !info.Mode().IsRegular() {
+				return err // A pipe, or a link to a folder.
+			}
+			return copyFile(filepath.Join(dir, name), file)
+		})
+		if err != nil {
+			return err
+		}
+		return check(dir)
+	})
 }

@@ -112,6 +112,14 @@ func (c *Correction) Sizes() Sizes {
 	return Sizes{c.base, c.seen.planned}
 }
 
+// Longest is the largest size of which the times are known, in elements of a row, 0 without any.
+func (s Sizes) Longest() int64 {
+	if s.profile == nil || len(s.profile.BySize.Times) == 0 {
+		return 0
+	}
+	return s.profile.BySize.Times[len(s.profile.BySize.Times)-1].Elements
+}
+
 // Factor is by how much a batch whose rows have so many elements takes longer than the corrected times
 // say.
 func (s Sizes) Factor(batch int, elements int64) float64 {

@@ -346,7 +346,7 @@ func (in *instance) describe() batching.Instance {
 	in.classes = in.function.servedBy(in)
 	d := batching.Instance{ID: in.ID, Config: config, Exec: table, Rate: in.rate, Slow: in.useless, Variant: in.Artefact.Name, Classes: in.classes}
 	if in.times != nil && in.times.Sizes() != (correction.Sizes{}) {
-		d.Sizes = in.times.Sizes()
+		d.Sizes, d.Longest = in.times.Sizes(), in.times.Sizes().Longest()
 	}
 	return d
 }

@@ -2,6 +2,7 @@ package control
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -244,6 +245,9 @@ func (fn *function) setLoad(now time.Time, f *scaling.Function, stats dispatch.S
 		fn.activity.Apart(stats.Patient)
 	}
 	f.Rate, decision = fn.activity.Look(now, fn.Name, stats.Arrivals, busy, cold, tick)
+	if stats.Rows > 1 { // Times are of rows.
+		f.Rate, f.Waiting = f.Rate*stats.Rows, int(math.Ceil(float64(f.Waiting)*stats.Rows))
+	}
 	fn.unwritten = fn.unwritten || fn.activity.Learned()
 	if fn.activity.Arrived() {
 		fn.wake()

@@ -159,6 +159,9 @@ type Decision struct {
 	FirstAt  *Time  `json:"first_at,omitempty"`
 	Replaces uint64 `json:"replaces,omitempty"`
 	Fields   Fields `json:"fields"`
+	// Members are the functions, by full name, that shared the instances when this was decided about them. nil:
+	// it is about a function's own instances.
+	Members []string `json:"members,omitempty"`
 
 	origin origin
 }

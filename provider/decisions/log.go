@@ -1,6 +1,7 @@
 package decisions
 
 import (
+	"cmp"
 	"container/list"
 	"regexp"
 	"slices"
@@ -33,11 +34,17 @@ type Log struct {
 	changed    chan struct{}
 	// merged has the last ID that came of each other log.
 	merged map[string]uint64
+	// sharing has the members of the functions that answer for others (Share), shared those with entries for members.
+	sharing map[string][]string
+	shared  map[string]bool
 }
 
 // NewLog returns an empty log.
 func NewLog() *Log {
-	return &Log{all: list.New(), byFunction: map[string][]*list.Element{}, changed: make(chan struct{}), merged: map[string]uint64{}}
+	return &Log{
+		all: list.New(), byFunction: map[string][]*list.Element{}, changed: make(chan struct{}), merged: map[string]uint64{},
+		sharing: map[string][]string{}, shared: map[string]bool{},
+	}
 }
 
 // Add adds a decision about a function, by full name, or about none. Equal ones of one instant are of one plan:
@@ -51,11 +58,12 @@ func (l *Log) Add(now time.Time, function string, kind Kind, f Fields) {
 	d.Function, d.Namespace = splitName(function)
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	d.Members = l.sharing[function]
 	if i := l.equal(function, d); i >= 0 {
 		d.join(l.byFunction[function][i].Value.(*Decision))
 		l.forget(function, i)
 	}
-	if d.Text = Sentence(kind, d.Fields); d.Count > 1 {
+	if d.Text = Sentence(kind, d.Fields) + d.sharedBy(); d.Count > 1 {
 		d.Text += " (×" + strconv.Itoa(d.Count) + ")"
 	}
 	l.push(function, d)
@@ -111,6 +119,9 @@ func (l *Log) push(function string, d *Decision) {
 	l.last++
 	d.ID = l.last
 	l.byFunction[function] = append(l.byFunction[function], l.all.PushBack(d))
+	if d.Members != nil {
+		l.shared[function] = true
+	}
 	if len(l.byFunction[function]) > maxPerFunction {
 		l.forget(function, 0)
 	}
@@ -128,6 +139,7 @@ func (l *Log) forget(function string, i int) {
 	l.all.Remove(own[i])
 	if len(own) == 1 {
 		delete(l.byFunction, function)
+		delete(l.shared, function)
 		return
 	}
 	copy(own[i:], own[i+1:])
@@ -164,16 +176,15 @@ func (d *Decision) join(was *Decision) {
 }
 
 // Since returns the entries after an ID, oldest first, at most limit of them if that is above 0: the latest
-// ones. next is the ID to ask with for those that follow. namespace and function, a name without its namespace, choose,
-// unless they are "". An ID that this log has not given yet is of an earlier run of the provider, and counts as 0.
+// ones. next is the ID to ask with for those that follow. namespace and function, a name without its namespace, choose
+// ([Decision.About]), unless they are "". An ID that this log has not given yet is of an earlier run of the provider, and
+// counts as 0.
 func (l *Log) Since(id uint64, namespace, function string, limit int) (found []Decision, next uint64) {
 	full := ""
 	if function != "" && namespace != "" {
 		full = function + "." + namespace
 	}
-	return l.latest(id, full, limit, func(d *Decision) bool {
-		return (namespace == "" || d.Namespace == namespace) && (function == "" || d.Function == function)
-	})
+	return l.latest(id, full, limit, func(d *Decision) bool { return d.About(namespace, function) })
 }
 
 // Own is [Log.Since] for all functions, without what came by [Log.Merge].
@@ -199,17 +210,29 @@ func (l *Log) latest(id uint64, full string, limit int, wanted func(*Decision) b
 		if wanted(d) {
 			found = append(found, *d)
 		}
-		return limit <= 0 || len(found) < limit
+		return true
 	}
-	if full != "" {
-		own := l.byFunction[full]
-		for i := len(own) - 1; i >= 0 && take(own[i].Value.(*Decision)); i-- {
+	if full == "" {
+		for e := l.all.Back(); e != nil && (limit <= 0 || len(found) < limit) && take(e.Value.(*Decision)); e = e.Prev() {
 		}
-	} else {
-		for e := l.all.Back(); e != nil && take(e.Value.(*Decision)); e = e.Prev() {
+		slices.Reverse(found)
+		return found, l.last
+	}
+	takeOf := func(function string) {
+		from, own := len(found), l.byFunction[function]
+		for i := len(own) - 1; i >= 0 && (limit <= 0 || len(found)-from < limit) && take(own[i].Value.(*Decision)); i-- {
 		}
 	}
-	slices.Reverse(found)
+	takeOf(full)
+	for function := range l.shared {
+		if function != full {
+			takeOf(function)
+		}
+	}
+	slices.SortFunc(found, func(a, b Decision) int { return cmp.Compare(a.ID, b.ID) })
+	if limit > 0 && len(found) > limit {
+		found = slices.Delete(found, 0, len(found)-limit)
+	}
 	return found, l.last
 }
 
@@ -245,6 +268,9 @@ var number = regexp.MustCompile(`[0-9]+(\.[0-9]+)?`)
 // an instant the number of instances.
 func (d *Decision) equals(next *Decision) bool {
 	if d.Kind != next.Kind || d.Fields.Node != next.Fields.Node || next.At.Sub(d.At.Time) > joinWithin {
+		return false
+	}
+	if !slices.Equal(d.Members, next.Members) {
 		return false
 	}
 	a, b := d.Fields.constant(), next.Fields.constant()

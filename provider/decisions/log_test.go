@@ -168,3 +168,63 @@ func TestMerge(t *testing.T) {
 }
 
 func first(found []Decision, _ uint64) []Decision { return found }
+
+// What is decided about instances that functions share is about each of them, also once one has left.
+func TestShared(t *testing.T) {
+	l := NewLog()
+	at := start
+	add := func(function string, kind Kind) {
+		at = at.Add(time.Second)
+		l.Add(at, function, kind, Fields{Instances: 1})
+	}
+	add("a.ns", Deploy)
+	add("pool.ns", Start)
+	l.Share("pool.ns", []string{"b.ns", "a.ns"})
+	add("pool.ns", Start)
+	add("b.ns", Deploy)
+	l.Share("pool.ns", []string{"a.ns", "b.ns", "c.other", "d.ns", "e.ns", "f.ns"})
+	add("pool.ns", Start)
+	add("pool.ns", Start)
+	add("away.ns", Stop)
+	l.Share("pool.ns", nil)
+	add("pool.ns", Stop)
+	for _, c := range []struct {
+		namespace, function string
+		limit               int
+		want                string
+	}{
+		{"ns", "a", 0, "1 a, 3 pool, 6 pool"}, {"ns", "a", 2, "3 pool, 6 pool"}, {"ns", "b", 0, "3 pool, 4 b, 6 pool"},
+		{"other", "c", 0, "6 pool"}, {"other", "", 0, "6 pool"}, {"", "b", 0, "3 pool, 4 b, 6 pool"}, {"other", "a", 0, ""},
+		{"ns", "pool", 0, "2 pool, 3 pool, 6 pool, 8 pool"}, {"ns", "pool", 1, "8 pool"},
+	} {
+		found, _ := l.Since(0, c.namespace, c.function, c.limit)
+		var got []string
+		for _, d := range found {
+			got = append(got, fmt.Sprintf("%d %s", d.ID, d.Function))
+		}
+		if strings.Join(got, ", ") != c.want {
+			t.Errorf("%+v: %q", c, got)
+		}
+	}
+	for i, want := range map[int]string{
+		1: "Started an instance.", 2: "Started an instance. Shared by a, b.",
+		4: "Started an instance. Shared by a, b, c.other, d and 2 more. (×2)", 6: "Stopped an instance.",
+	} {
+		found, _ := l.Since(0, "", "", 0)
+		if found[i].Text != want {
+			t.Errorf("%d: %q, want %q", i, found[i].Text, want)
+		}
+	}
+	own, _ := l.Own(0, 100)
+	restored := NewLog()
+	restored.Restore(own)
+	if found, _ := restored.Since(0, "ns", "b", 0); len(found) != 3 {
+		t.Errorf("restored: %q", texts(found))
+	}
+	for i := range maxPerFunction + 1 {
+		l.Add(at, "pool.ns", Deploy, Fields{Revision: uint64(i)})
+	}
+	if found, _ := l.Since(0, "ns", "b", 0); len(found) != 1 {
+		t.Errorf("later: %q", texts(found))
+	}
+}

@@ -26,6 +26,8 @@ type batch struct {
 	// least is the median time of a batch of one on the instance, predicted the time that few batches
 	// such as this one exceed.
 	least, predicted time.Duration
+	// rows is how many rows its calls seem to have.
+	rows int
 	// overdue is the time after which the instance is suspected; slo is the objective.
 	// slow: the instance is too slow for the objective and answers late as a rule. once:
 	// no member may run twice.
@@ -97,11 +99,14 @@ func (d *Dispatcher) done(b *batch, total time.Duration, ran Executed) {
 			m.served = m.served || total > 0
 			d.samples.add(m, ran)
 			d.sizes.learn(b.looks, ran.Elements)
+			if ran.Rows > 0 && !d.sizes.pads() {
+				d.pad(now)
+			}
 		}
 		if total > 0 {
 			d.tardiness.add(b.predicted, total)
 		}
-		if ran.Size == len(b.calls) {
+		if ran.Size == b.rows {
 			d.pace.Add(ran.Exec, b.predicted)
 		}
 		// Reconfigure's new policy has not sent the batch, and a policy that was told of

@@ -130,6 +130,8 @@ type instanceState struct {
 	up, parked, served bool
 	// lent: it executes a best-effort request, and the policy does not know it meanwhile.
 	lent bool
+	// longest is [batching.Instance.Longest]. The policy gets it when an instance has reported rows of texts: it pads.
+	longest int64
 	// lived is the time of its last answer to a health question. generation counts how often it
 	// went down.
 	lived              time.Time
@@ -316,6 +318,7 @@ func (d *Dispatcher) admit(c *call) ([]*batch, error) {
 	}
 	d.lastID++
 	c.id, c.elements = d.lastID, d.sizes.estimate(c.look)
+	d.sizes.rows.add(c.look.rows)
 	if len(d.probing) > 0 {
 		if b := (healthDriver{d}).probe(now, c); b != nil {
 			return []*batch{b}, nil

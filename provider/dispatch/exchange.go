@@ -119,6 +119,8 @@ type taken struct {
 	reported     bool
 	// elements is the mean number of elements of a request's row, 0 if all rows have one size.
 	elements int64
+	// rows is the mean number of rows of a request, 0 if the instance does not report it.
+	rows float64
 	// engine is the engine's time and waited the wait in the instance, 0 if it reports none.
 	engine, waited time.Duration
 }
@@ -243,7 +245,7 @@ func (x *exchange) finish(until time.Time) (responses []frame.Response, took tak
 	}
 	total := time.Since(x.began)
 	return responses, taken{
-		time: max(answer.exec, total-answer.waited), beside: answer.beside, reported: answer.exec > 0, elements: answer.elements,
+		time: max(answer.exec, total-answer.waited), beside: answer.beside, reported: answer.exec > 0, elements: answer.elements, rows: answer.rows,
 		engine: answer.exec, waited: answer.waited,
 	}, err
 }
@@ -280,8 +282,9 @@ type head struct {
 	// waited is how long the batch waited for the one before it; beside is the CPU
 	// time that the instance used outside the engine.
 	waited, beside time.Duration
-	// elements is that of taken.
+	// elements and rows are those of taken.
 	elements int64
+	rows     float64
 	// last: the instance closes the connection after this answer.
 	last bool
 }
@@ -330,6 +333,10 @@ func (c *connection) readHead() (head, error) {
 			if h.elements, err = strconv.ParseInt(string(value), 10, 64); err != nil {
 				return h, fmt.Errorf("the instance's %s: %w", frame.ElementsHeader, err)
 			}
+		case bytes.EqualFold(name, []byte(frame.RowsHeader)):
+			if h.rows, err = strconv.ParseFloat(string(value), 64); err != nil || !(h.rows >= 0 && h.rows <= maxReported) {
+				return h, fmt.Errorf("the instance's %s is %q; it must be the mean number of rows of a request", frame.RowsHeader, value)
+			}
 		}
 	}
 	if h.length < 0 || h.length > maxReply {
@@ -337,6 +344,9 @@ func (c *connection) readHead() (head, error) {
 	}
 	return h, nil
 }
+
+// maxReported is the largest valid mean number of rows of a request.
+const maxReported = 1 << 30
 
 // micros parses a header value in whole microseconds.
 func micros(header string, value []byte) (time.Duration, error) {

@@ -11,7 +11,7 @@ import (
 // Executed is a batch that an instance has executed.
 type Executed struct {
 	Instance cluster.InstanceID
-	// Size is the number of requests in it.
+	// Size is the number of requests in it, or of rows if a request may have several.
 	Size int
 	// Exec is how long the exchange took, without its wait behind another batch.
 	Exec time.Duration
@@ -20,14 +20,22 @@ type Executed struct {
 	Beside time.Duration
 	// Elements is the mean number of elements of a request's row, 0 if all rows have one size.
 	Elements int64
+	// Rows is the mean number of rows of a request, 0 if the model takes no texts.
+	Rows float64
 }
 
 // executed returns the time of a batch as an exchange shows it. Its Size is 0 if the
 // exchange shows none: if it carried only a part of the batch, if an answer is an
-// error, or if it carried several batches that were not all full.
+// error, or if it carried several batches of which a large part was not full.
 func (b *batch) executed(responses []frame.Response, took taken) Executed {
 	n := len(responses)
-	if !took.reported || n != len(b.calls) || n > b.limit && n%b.limit != 0 {
+	if !took.reported || n != len(b.calls) {
+		return Executed{}
+	}
+	if took.rows > 0 {
+		n = max(n, int(took.rows*float64(n)+0.5))
+	}
+	if rest := n % b.limit; n > b.limit && rest != 0 && (took.rows <= 0 || n < mostlyFull*b.limit) {
 		return Executed{}
 	}
 	for i := range responses {
@@ -37,10 +45,12 @@ func (b *batch) executed(responses []frame.Response, took taken) Executed {
 	}
 	size := min(n, b.limit)
 	part := func(d time.Duration) time.Duration { return d * time.Duration(size) / time.Duration(n) }
-	return Executed{Instance: b.instance, Size: size, Exec: part(took.time), Beside: part(took.beside), Elements: took.elements}
+	return Executed{Instance: b.instance, Size: size, Exec: part(took.time), Beside: part(took.beside), Elements: took.elements, Rows: took.rows}
 }
 
 const (
+	// mostlyFull is the number of batches of which one may be smaller than the others, if they count as full.
+	mostlyFull = 4
 	// warmUp is the number of an instance's first batches that are not counted: the
 	// engine touches its memory for the first time in them.
 	warmUp = 3

@@ -92,8 +92,8 @@ func TestWhatAnExchangeTells(t *testing.T) {
 		took    taken
 		want    Executed
 	}{
-		{"one batch", 3, answers(3, 200), ms(6), Executed{"a", 3, 6 * time.Millisecond, 6 * time.Microsecond, 7}},
-		{"three batches", 12, answers(12, 200), ms(6), Executed{"a", 4, 2 * time.Millisecond, 2 * time.Microsecond, 7}},
+		{"one batch", 3, answers(3, 200), ms(6), Executed{"a", 3, 6 * time.Millisecond, 6 * time.Microsecond, 7, 0}},
+		{"three batches", 12, answers(12, 200), ms(6), Executed{"a", 4, 2 * time.Millisecond, 2 * time.Microsecond, 7, 0}},
 		{"three batches and a half", 14, answers(14, 200), ms(6), Executed{}},
 		{"a part of a batch", 4, answers(2, 200), ms(6), Executed{}},
 		{"an error", 3, answers(3, 500), ms(6), Executed{}},

@@ -48,6 +48,9 @@ func (d *Dispatcher) Up(in batching.Instance, network, address string) {
 				d.policy.Down(now, batching.Stream(in.ID, i))
 			}
 		}
+		if m.longest = in.Longest; !d.sizes.pads() {
+			in.Longest = 0
+		}
 		m.Instance = in
 		if in.Sizes != nil {
 			d.sizes.wanted.Store(true)
@@ -203,6 +206,8 @@ type Stats struct {
 	// PatientWaiting those of Waiting.
 	Patient        uint64
 	PatientWaiting int
+	// Rows is the mean number of rows of the latest requests, at least 1.
+	Rows float64
 	// Starting: requests wait as for a first instance until [Starts] ends that.
 	Starting bool
 	// Classes has the counters by class, up to the highest class that came. It is empty if
@@ -242,6 +247,7 @@ func (d *Dispatcher) Read(s *Stats) {
 	s.InTime, s.Late, s.Refused = d.inTime.Load(), d.late.Load(), d.refused.Load()
 	s.Slow, s.Starting = d.slow.Load(), d.start.active.Load()
 	s.Patient, s.PatientWaiting = s.Arrivals-prompt, d.waiting.patient
+	s.Rows = max(1, d.sizes.rows.mean)
 	s.Classes = d.waiting.read(s.Classes)
 	if s.Instances == nil {
 		s.Instances = make(map[cluster.InstanceID]time.Time, len(d.instances))

@@ -14,15 +14,22 @@ import (
 type sizes struct {
 	// wanted: the times of some instance change with the size. Otherwise no body is looked at.
 	wanted atomic.Bool
+	// longest is the number of elements of the longest row, as far as it is known, if instances pad: that of the profile, or
+	// of a longer one since. It is 0 if they do not.
+	longest atomic.Int64
+	// rows is the mean number of rows of requests.
+	rows meanRows
 	// known has what instances reported, fits what follows for others, by format.
 	known map[look]int64
 	fits  [formats]line
 }
 
-// look is what is seen of a body without reading it: the number of commas of JSON, otherwise of bytes.
+// look is what is seen of a body without reading it: the number of commas of JSON, otherwise of bytes. Of one with texts
+// it is the number of these, and their mean length in about a fifth of a token (texts.go).
 type look struct {
 	format format
 	length int
+	rows   int
 }
 
 // format tells bodies apart whose looks mean different things.
@@ -33,6 +40,7 @@ const (
 	unread format = iota
 	textual
 	binary
+	worded
 	formats
 )
 
@@ -47,9 +55,12 @@ func (s *sizes) lookAt(r *frame.Request) look {
 	start := bytes.TrimLeft(r.Body, " \t\r\n")
 	json := len(start) > 0 && (start[0] == '{' || start[0] == '[')
 	if json && len(r.Header["Inference-Header-Content-Length"]) == 0 {
-		return look{textual, bytes.Count(r.Body, []byte{','})}
+		if s.longest.Load() > 0 {
+			return lookAtTexts(r.Body)
+		}
+		return look{format: textual, length: bytes.Count(r.Body, []byte{','})}
 	}
-	return look{binary, len(r.Body)}
+	return look{format: binary, length: len(r.Body)}
 }
 
 // estimate returns the number of elements of a row, 0 if nothing is known.
@@ -60,7 +71,11 @@ func (s *sizes) estimate(of look) int64 {
 	if elements, ok := s.known[of]; ok {
 		return elements
 	}
-	return s.fits[of.format].at(float64(of.length))
+	elements := s.fits[of.format].at(float64(of.length))
+	if longest := s.longest.Load(); longest > 0 {
+		elements = min(elements, longest)
+	}
+	return elements
 }
 
 // looks are those of a batch's requests together: their format, unread if they have several, their mean
@@ -90,14 +105,50 @@ func (s *sizes) learn(of looks, elements int64) {
 	if elements <= 0 || of.format == unread {
 		return
 	}
+	if longest := s.longest.Load(); longest > 0 && elements > longest {
+		s.longest.Store(elements)
+	} else if longest > 0 && elements >= longest-longest/64 && s.fits[of.format].weight > 0 {
+		return // Longer texts were cut.
+	}
 	s.fits[of.format].add(of.mean, float64(elements))
-	if !of.alike {
+	if !of.alike || of.format == worded { // Other words have other tokens.
 		return
 	}
 	if _, ok := s.known[of.look]; !ok && len(s.known) >= maxKnown || s.known == nil {
 		s.known = map[look]int64{}
 	}
 	s.known[of.look] = elements
+}
+
+// pads reports whether instances pad rows of different sizes.
+func (s *sizes) pads() bool { return s.longest.Load() > 0 }
+
+// pad makes the policy and what looks at bodies know that instances pad the texts of a batch. The lock is held.
+func (d *Dispatcher) pad(now time.Time) {
+	longest := int64(1)
+	for _, m := range d.instances {
+		longest = max(longest, m.longest)
+	}
+	d.sizes.longest.Store(longest)
+	d.sizes.wanted.Store(true)
+	d.sizes.known, d.sizes.fits = nil, [formats]line{} // Bodies look otherwise from now on.
+	for _, m := range d.instances {
+		m.Instance.Longest = max(m.longest, 1)
+		if m.up && !m.lent {
+			batching.Up(d.policy, now, m.Instance)
+		}
+	}
+}
+
+// meanRows is the mean number of rows of the latest requests.
+type meanRows struct{ requests, mean float64 }
+
+// rowsWindow is the number of requests after which 1/e of the weight of one is left.
+const rowsWindow = 300
+
+func (m *meanRows) add(rows int) {
+	m.requests = min(m.requests+1, rowsWindow)
+	m.mean += (float64(max(1, rows)) - m.mean) / m.requests
 }
 
 // line is the straight line nearest to pairs of numbers, of which the last count most.
@@ -128,26 +179,26 @@ func (l *line) at(x float64) int64 {
 	return int64(min(max(meanY+slope*(x-meanX), 1), 1<<40) + 0.5)
 }
 
-// predict sets the looks of the batch, and the times that it should take on its instance, with the size of
-// its requests if they have one size.
+// predict sets the looks of the batch, its rows, and the times that it should take on its instance, with the size of
+// its requests if they have one size, or if the instance pads them to one.
 func (b *batch) predict(in *batching.Instance) {
-	b.looks = looksOf(b.calls)
+	b.looks, b.rows = looksOf(b.calls), 0
+	longest, alike := int64(0), true
+	for _, c := range b.calls {
+		b.rows += max(1, c.look.rows)
+		longest = max(longest, c.elements)
+		alike = alike && c.elements > 0 && (c.elements == b.calls[0].elements || in.Longest > 0)
+	}
 	if len(in.Exec) == 0 {
 		return
 	}
-	n := len(b.calls)
-	b.least, b.predicted = in.Exec[0], predicted(in.Exec, n)
-	if in.Sizes == nil || b.calls[0].elements == 0 {
+	b.least, b.predicted = in.Exec[0], predicted(in.Exec, b.rows)
+	if in.Sizes == nil || !alike {
 		return
 	}
-	for _, c := range b.calls {
-		if c.elements != b.calls[0].elements {
-			return
-		}
-	}
 	scaled := func(t time.Duration, size int) time.Duration {
-		return time.Duration(float64(t) * in.Sizes.Factor(size, b.calls[0].elements))
+		return time.Duration(float64(t) * in.Sizes.Factor(size, longest))
 	}
 	// A request that is longer than planned may be late in any case, and is not refused for that.
-	b.least, b.predicted = min(b.least, scaled(b.least, 1)), scaled(b.predicted, min(n, len(in.Exec)))
+	b.least, b.predicted = min(b.least, scaled(b.least, 1)), scaled(b.predicted, min(b.rows, len(in.Exec)))
 }

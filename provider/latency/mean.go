@@ -16,16 +16,18 @@ const (
 	tolerance = 0.02
 )
 
-// mean is an exponentially weighted mean.
-type mean struct{ sum, weight float64 }
+// mean is the exponentially weighted ratio of two sums, of which weight executions are.
+type mean struct{ took, promised, weight float64 }
 
-func (m *mean) add(x float64) {
+func (m *mean) add(took, promised float64) {
 	const kept = 1 - 1.0/window
-	m.sum, m.weight = m.sum*kept+x, m.weight*kept+1
+	m.took, m.promised, m.weight = m.took*kept+took, m.promised*kept+promised, m.weight*kept+1
 }
 
-// Means holds, by share, the mean ratio of the times of one function's executions to the
-// promised times.
+// Means holds, by share, the ratio of the times of one function's executions to the promised times, both in all. It is not
+// the mean of their ratios: a batch of many requests counts as many, of which each takes its part. For example texts of two
+// lengths take 10 and 100 ms, and 100 is promised for each. Batches of nine short ones and of one long one take turns: ten
+// requests take 190 ms, for which 1000 are promised. The mean of both ratios would be 0.55.
 type Means map[profiler.Share]*mean
 
 // Observe adds an execution of a batch of size requests on a share. promised lists the promised
@@ -39,7 +41,7 @@ func (ms Means) Observe(on profiler.Share, size int, took time.Duration, promise
 		m = &mean{}
 		ms[on] = m
 	}
-	m.add(float64(took) / float64(promised[size-1]))
+	m.add(float64(took), float64(promised[size-1]))
 }
 
 // Of returns the mean time of a batch on a share, at most exec; 0 if it is unknown. exec
@@ -75,7 +77,7 @@ func (m *mean) enough() bool { return m != nil && m.weight >= minWeight }
 
 // of returns the mean time of executions with this promised time.
 func (m *mean) of(promised time.Duration) time.Duration {
-	return time.Duration(m.sum / m.weight * float64(promised))
+	return time.Duration(m.took / m.promised * float64(promised))
 }
 
 // Candidates returns the candidates with their present means. It returns the same slice if no

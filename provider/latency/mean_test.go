@@ -54,6 +54,27 @@ func TestMeans(t *testing.T) {
 	}
 }
 
+// Requests of two lengths, a tenth of which are long, cost what they take on average, though half of the batches are long.
+// 100 ms are promised for one, and no less for each of several.
+func TestMeansOfTwoLengths(t *testing.T) {
+	p := &profiler.Profile{}
+	promised := make([]time.Duration, 9)
+	for i := range promised {
+		exec := float64(100_000 * (i + 1))
+		p.Measurements = append(p.Measurements, profiler.Measurement{Batch: i + 1, Threads: 1, Median: exec, P95: exec, CPU: exec})
+	}
+	on := profiler.Share{CPU: 1000}
+	ms := Means{}
+	promised = p.Table(9, on)
+	for range 500 {
+		ms.Observe(on, 9, promised[8]/10, promised)
+		ms.Observe(on, 1, promised[0], promised)
+	}
+	if got, want := ms.Of(p, on, 1, time.Hour), promised[0]*19/100; math.Abs(float64(got-want)) > 0.02*float64(want) {
+		t.Errorf("one request takes %v on average, want %v", got, want)
+	}
+}
+
 // Executions that the profile does not cover are ignored.
 func TestWhatDoesNotCount(t *testing.T) {
 	ms := Means{}
@@ -78,7 +99,8 @@ func TestLaterExecutionsCountMore(t *testing.T) {
 		ms.Observe(profiler.Share{CPU: 1000}, 1, 2*promised[0], promised)
 	}
 	got := float64(ms.Of(steady, profiler.Share{CPU: 1000}, 1, time.Hour)) / float64(promised[0])
-	if want := 2 - math.Exp(-1); math.Abs(got-want) > 0.01 {
+	before, after := math.Exp(-1)*float64(promised[0]+promised[1])/2, (1-math.Exp(-1))*float64(promised[0])
+	if want := (before + 2*after) / (before + after); math.Abs(got-want) > 0.01 {
 		t.Errorf("%v, want %v", got, want)
 	}
 }
@@ -121,7 +143,7 @@ func TestTheSurestShare(t *testing.T) {
 		t.Error("nothing was seen")
 	}
 	for _, share := range []int{2000, 500, 1000} {
-		ms[profiler.Share{CPU: share}] = &mean{sum: 5, weight: 10}
+		ms[profiler.Share{CPU: share}] = &mean{took: 5, weight: 10}
 	}
 	if got := ms.Surest().CPU; got != 500 {
 		t.Errorf("of several it is %d", got)

@@ -61,13 +61,19 @@ func (r *recorder) follow(ctx context.Context, l *decisions.Log, leading func() 
 			if told := d.Kind == decisions.Problem || d.Kind == decisions.Solved; told || d.Count > 1 || time.Since(d.At.Time) > late || !leading() {
 				continue
 			}
-			if f, ok := find(provider.FullName(d.Function, d.Namespace)); ok {
-				kind := corev1.EventTypeNormal
-				switch d.Kind {
-				case decisions.Exit, decisions.Unhealthy, decisions.Replace, decisions.Reject:
-					kind = corev1.EventTypeWarning
+			kind := corev1.EventTypeNormal
+			switch d.Kind {
+			case decisions.Exit, decisions.Unhealthy, decisions.Replace, decisions.Reject:
+				kind = corev1.EventTypeWarning
+			}
+			about := d.Members // Instances that functions share have no object of their own.
+			if about == nil {
+				about = []string{provider.FullName(d.Function, d.Namespace)}
+			}
+			for _, full := range about {
+				if f, ok := find(full); ok {
+					r.events.Event(f, kind, strings.ToUpper(string(d.Kind[:1]))+string(d.Kind[1:]), d.Text)
 				}
-				r.events.Event(f, kind, strings.ToUpper(string(d.Kind[:1]))+string(d.Kind[1:]), d.Text)
 			}
 		}
 	}

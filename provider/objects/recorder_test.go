@@ -40,6 +40,8 @@ func TestDecisionsAreEvents(t *testing.T) {
 		add("f.ns", decisions.Problem, decisions.Fields{Detail: "told by Tell"})
 		add("other.ns", decisions.Start, decisions.Fields{Instances: 1})
 		add("", decisions.Node, decisions.Fields{Wanted: 2})
+		l.Share("pool.ns", []string{"e.ns", "f.ns"})
+		add("pool.ns", decisions.Stop, decisions.Fields{Instances: 1})
 		leading.Store(false)
 		add("f.ns", decisions.Stop, decisions.Fields{Instances: 1})
 		cancel()
@@ -49,7 +51,7 @@ func TestDecisionsAreEvents(t *testing.T) {
 		for e := range fake.Events {
 			got = append(got, e)
 		}
-		if len(got) != 2 || got[0] != "Normal Start Started an instance: the function keeps this number of instances without load, too." ||
+		if len(got) != 3 || got[2] != "Normal Stop Stopped an instance. Shared by e, f." || got[0] != "Normal Start Started an instance: the function keeps this number of instances without load, too." ||
 			got[1] != "Warning Exit An instance exited: killed." {
 			t.Errorf("%q", got)
 		}

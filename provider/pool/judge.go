@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/faas-infer/faas-infer/provider"
 )
@@ -41,12 +42,14 @@ func (p *Pool) tellHopeless() {
 }
 
 // look judges the members again if the pool does not serve all of them as it should: the model's times may be known
-// by now.
+// by now, or the controller may take what it has refused.
 func (p *Pool) look(ctx context.Context) {
 	p.changing.Lock()
 	defer p.changing.Unlock()
 	full := p.full()
-	if d, ok := p.pools.controller.Describe(full); !ok || d.Measured && d.Problem == "" && len(p.hopeless) == 0 {
+	d, ok := p.pools.runs.Describe(full)
+	fine := d.Measured && d.Problem == "" && len(p.hopeless) == 0 && p.refused == 0
+	if !ok || fine || p.refused > 0 && time.Now().Before(p.retryAt) {
 		return
 	}
 	if err := p.redeploy(ctx); err != nil && ctx.Err() == nil {

@@ -77,7 +77,9 @@ func (m *member) invoke(req *frame.Request, run func() (*frame.Response, error))
 	}
 	now := time.Now()
 	m.use.add(now, resp.Used)
-	m.all.add(now, resp.Used)
+	if !m.gone.Load() { // What it has used is taken off by then.
+		m.all.add(now, resp.Used)
+	}
 	// The dispatcher's number is that of the pool.
 	resp.Revision = f.Revision
 	if resp.Header != nil {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/faas-infer/faas-infer/backoff"
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
@@ -25,14 +26,18 @@ type Pool struct {
 	pools *Pools
 	key   string
 
-	// changing is held while members come and go.
+	// changing is held while members come and go. refused is how often in a row the controller has refused what they
+	// want of the pool, and retryAt when it is asked again.
 	changing sync.Mutex
+	refused  int
+	retryAt  time.Time
 	// The rest is guarded by mu. functions are the deployments of members, those that come included.
 	mu        sync.Mutex
 	members   map[string]*member
 	functions map[string]*provider.Function
-	// sorted has their names. It is replaced and not changed.
+	// sorted has their names. It is replaced and not changed. shared is the pool's full name once it has had a function.
 	sorted []string
+	shared string
 	// hopeless has why the model is too slow for members, by name.
 	hopeless map[string]string
 	// deployed is what the controller has, nil if it has nothing.
@@ -98,11 +103,17 @@ func (p *Pool) deploy(ctx context.Context, f *provider.Function) (provider.Dispa
 }
 
 // setFunction sets the deployment of a member, nil for none. The lock is held.
-func (p *Pool) setFunction(name string, f *provider.Function) {
-	if p.functions[name] = f; f == nil {
-		delete(p.functions, name)
+func (p *Pool) setFunction(member string, f *provider.Function) {
+	if p.functions[member] = f; f == nil {
+		delete(p.functions, member)
 	}
 	p.sorted = slices.Sorted(maps.Keys(p.functions))
+	if f != nil {
+		p.shared, _ = name(p.key, namespaceOf(f))
+	}
+	if len(p.sorted) > 0 { // What is decided about a pool that ends is about those that it had.
+		p.pools.options.Decisions.Share(p.shared, p.sorted)
+	}
 }
 
 // endIfEmpty ends the pool if it has no members. changing is held.
@@ -121,24 +132,29 @@ func (p *Pool) redeploy(ctx context.Context) error {
 	p.mu.Lock()
 	members := slices.Collect(maps.Values(p.functions))
 	p.mu.Unlock()
-	hopeless := judge(members, func(f *provider.Function) error { return control.Hopeless(ctx, p.pools.controller, f) })
+	hopeless := judge(members, func(f *provider.Function) error { return p.pools.tooSlow(ctx, f) })
 	p.mu.Lock()
-	p.hopeless = hopeless
 	next, before := together(p.key, p.functions, hopeless), p.deployed
-	p.tellHopeless()
 	p.mu.Unlock()
-	if same(before, next) {
-		return nil
+	var d provider.Dispatcher
+	if !same(before, next) {
+		var err error
+		if d, err = p.pools.runs.Deploy(ctx, next); err != nil {
+			p.refused++
+			p.retryAt = time.Now().Add(backoff.Pause(p.refused, lookPause, longestPause))
+			return err
+		}
 	}
-	d, err := p.pools.controller.Deploy(ctx, next)
-	if err != nil {
-		return err
-	}
+	p.refused = 0
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	there := *next
-	there.Warm = false
-	p.deployed, p.to = &there, d.(provider.PatientDispatcher)
+	p.hopeless = hopeless
+	p.tellHopeless()
+	if d != nil {
+		there := *next
+		there.Warm = false
+		p.deployed, p.to = &there, d.(provider.PatientDispatcher)
+	}
 	return nil
 }
 
@@ -255,9 +271,14 @@ func (p *Pool) Scale(name string, replicas uint64) error {
 	}
 	next := *p.deployed
 	next.Replicas = most
-	p.deployed = &next
 	p.mu.Unlock()
-	return p.pools.controller.Scale(next.Name, most)
+	if err := p.pools.runs.Scale(next.Name, most); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.deployed = &next
+	return nil
 }
 
 // Restoring implements [provider.Controller]. The controller of the pool is told of all functions at once.

@@ -17,6 +17,8 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/control"
+	"github.com/faas-infer/faas-infer/provider/decisions"
+	"github.com/faas-infer/faas-infer/provider/keeper"
 	"github.com/faas-infer/faas-infer/provider/metrics"
 )
 
@@ -28,6 +30,8 @@ type Options struct {
 	Hash    func(file string) (string, error)
 	Metrics *metrics.Metrics
 	Logger  zerolog.Logger
+	// Decisions attributes what is decided about a pool to its members; nil for nothing.
+	Decisions *decisions.Log
 	// Policy is the default batching policy.
 	Policy string
 	// Instances are those that an earlier provider has left.
@@ -37,8 +41,10 @@ type Options struct {
 // Pools are the pools of one provider. Its methods are safe for concurrent use.
 type Pools struct {
 	options Options
-	// controller runs the pools. left are the pools of which an earlier provider has left instances, by full name.
+	// controller runs the pools; runs and tooSlow are what of it a pool needs to follow its members. left are the pools of which an earlier provider has left instances, by full name.
 	controller *control.Controller
+	runs       runner
+	tooSlow    func(ctx context.Context, f *provider.Function) error
 	left       map[string]bool
 
 	mu sync.Mutex
@@ -73,10 +79,21 @@ func New(o Options) *Pools {
 
 // Attach sets the controller that runs the pools. Its bundles must be those of [Pools.Bundles], and its backlog that of
 // [Pools.Backlog].
-func (p *Pools) Attach(c *control.Controller) { p.controller = c }
+func (p *Pools) Attach(c *control.Controller) {
+	p.controller, p.runs = c, c
+	p.tooSlow = func(ctx context.Context, f *provider.Function) error { return control.Hopeless(ctx, c, f) }
+}
 
-// lookPause is the time between two looks at the pools.
-const lookPause = time.Second
+// runner runs the functions that stand for pools.
+type runner interface {
+	Deploy(ctx context.Context, f *provider.Function) (provider.Dispatcher, error)
+	Scale(name string, replicas uint64) error
+	Describe(name string) (keeper.Description, bool)
+}
+
+// lookPause is the time between two looks at the pools, and the first one before what the controller has refused is tried
+// again; longestPause is the longest.
+const lookPause, longestPause = time.Second, 5 * time.Minute
 
 // Run looks after the pools until ctx ends.
 func (p *Pools) Run(ctx context.Context) {
@@ -220,6 +237,7 @@ func (p *Pools) end(pool *Pool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.pools[pool.key] == pool {
+		p.options.Decisions.Share(pool.shared, nil)
 		delete(p.pools, pool.key)
 	}
 }

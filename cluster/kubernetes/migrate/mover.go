@@ -77,7 +77,7 @@ func (m *Mover) step(ctx context.Context, s Step) error {
 	return m.Import(ctx, s)
 }
 
-// Import writes the function, waits until its instances are ready, and scales faas-netes' Deployment
+// Import writes the function, waits until its instances are ready and the Service has their addresses, and scales faas-netes' Deployment
 // to 0. Until then both serve: the Deployment's Service selects the pods of both.
 func (m *Mover) Import(ctx context.Context, s Step) error {
 	if err := m.write(ctx, s); err != nil {
@@ -89,12 +89,15 @@ func (m *Mover) Import(ctx context.Context, s Step) error {
 	if !s.Scale {
 		return nil
 	}
+	if err := m.reached(ctx, s, oursOf); err != nil {
+		return err
+	}
 	pods, _ := s.pods()
 	return m.scale(ctx, s, 0, fmt.Sprintf("%q", fmt.Sprint(pods)))
 }
 
-// Undo scales faas-netes' Deployment to what it was, waits until its pods are available, and takes the
-// function away, or gives it the spec that it had before the import. It waits also for a Deployment
+// Undo scales faas-netes' Deployment to what it was, waits until its pods are available and the Service has their
+// addresses, and takes the function away, or gives it the spec that it had before the import. It waits also for a Deployment
 // that was never scaled.
 func (m *Mover) Undo(ctx context.Context, s Step) error {
 	if s.Scale {
@@ -105,6 +108,9 @@ func (m *Mover) Undo(ctx context.Context, s Step) error {
 	}
 	if s.Pods > 0 {
 		if err := m.serves(ctx, s); err != nil {
+			return err
+		}
+		if err := m.reached(ctx, s, theirsOf); err != nil {
 			return err
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -168,6 +169,75 @@ func TestImportAndUndo(t *testing.T) {
 		}
 		if want := []string{"figlet: create", "figlet: keep", "figlet: delete"}; !slices.Equal(s.reported, want) {
 			t.Errorf("%q", s.reported)
+		}
+	})
+}
+
+// addresses makes the Service of figlet have the addresses of pods, and lets no others exist.
+func (s *site) addresses(pods ...string) {
+	s.t.Helper()
+	slice := &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{Name: "figlet-1", Namespace: ns, Labels: map[string]string{discoveryv1.LabelServiceName: "figlet"}},
+	}
+	for _, name := range pods {
+		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: name}})
+	}
+	if err := s.core.Tracker().Update(discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), slice, ns); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// No pod that serves goes before the Service has the addresses of those that take over, which are ready earlier.
+func TestServicesKeepAnAddress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t)
+		ready := []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+		pod := func(name string, by map[string]string, conditions []corev1.PodCondition) *corev1.Pod {
+			by[v1alpha1.FunctionLabel] = "figlet"
+			return &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns, Labels: by}, Status: corev1.PodStatus{Conditions: conditions},
+			}
+		}
+		ours := map[string]string{v1alpha1.ManagedByLabel: v1alpha1.ManagedBy}
+		for _, o := range []runtime.Object{
+			&corev1.Service{
+				ObjectMeta: metav1.ObjectMeta{Name: "figlet", Namespace: ns},
+				Spec:       corev1.ServiceSpec{Selector: map[string]string{v1alpha1.FunctionLabel: "figlet"}},
+			},
+			&discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: "figlet-1", Namespace: ns}},
+			pod("theirs", map[string]string{}, ready), pod("starting", map[string]string{}, nil), pod("ours", ours, ready),
+		} {
+			if err := s.core.Tracker().Add(o); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.addresses("theirs")
+		wait := s.begin(Plan)
+		synctest.Wait()
+		s.provide(metav1.ConditionTrue, metav1.ConditionTrue, "")
+		time.Sleep(10 * time.Second)
+		if *s.deployment().Spec.Replicas != 2 {
+			t.Fatal("the Deployment goes before the Service has the function's address")
+		}
+		s.addresses("theirs", "ours")
+		if failed := wait(); failed > 0 || *s.deployment().Spec.Replicas != 0 {
+			t.Fatal(s.reported)
+		}
+		s.addresses("ours")
+		wait = s.begin(PlanUndo)
+		synctest.Wait()
+		s.available(2)
+		time.Sleep(10 * time.Second)
+		if s.function() == nil {
+			t.Fatal("the function goes before the Service has the Deployment's address")
+		}
+		s.addresses("ours", "theirs")
+		if failed := wait(); failed > 0 || s.function() != nil {
+			t.Fatal(s.reported)
+		}
+		s.addresses("theirs")
+		if failed := s.begin(Plan)(); failed != 1 || !strings.Contains(s.reported[2], "no provider") {
+			t.Error(s.reported)
 		}
 	})
 }

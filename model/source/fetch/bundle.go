@@ -11,6 +11,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/model/source"
+	"github.com/faas-infer/faas-infer/model/textmodel"
 )
 
 // describe makes a bundle of what was downloaded: it writes a manifest unless there is one, and checks it.
@@ -19,7 +20,7 @@ func describe(dir string, u source.URI) error {
 		return err
 	}
 	if _, err := os.Stat(filepath.Join(dir, bundle.ManifestFile)); errors.Is(err, fs.ErrNotExist) {
-		m, err := manifest(dir, u)
+		m, err := manifestOf(dir, u)
 		if err != nil {
 			return err
 		}
@@ -41,6 +42,23 @@ func describe(dir string, u source.URI) error {
 			bundle.EngineONNX, bundle.EngineTensorFlow)
 	}
 	return nil
+}
+
+// manifestOf returns the manifest that a folder of a model of texts gives, or that of the model in any other directory.
+func manifestOf(dir string, u source.URI) (bundle.Manifest, error) {
+	name := u.String()
+	if u.Scheme == source.HF && u.Folder() {
+		name = u.Repository
+	}
+	folder, err := textmodel.Recognise(dir, name)
+	switch {
+	case err != nil:
+		return bundle.Manifest{}, err
+	case folder == nil:
+		return manifest(dir, u)
+	}
+	folder.Manifest.Name = "model"
+	return folder.Manifest, nil
 }
 
 // flatten moves the content of the only folder up, as archives have one.

@@ -60,8 +60,7 @@ first, which takes some seconds. The load time is measured: what the block adds 
 out and opened, with the file in memory. At the end stands which blocks a shadow of one core beside
 a body of one core would hold.
 
---batch gives the batches to compare. The columns with a + are the increase over the first.
-"faas-infer-lab plot layers" draws what --json prints.`,
+--batch gives the batches to compare. The columns with a + are the increase over the first.`,
 		Example: `  faas-infer profile layers efficientnet-b5
   faas-infer profile layers vgg-16 --batch 2,3,4,5 --threads 1,2 --json`,
 		Args: cobra.ExactArgs(1),

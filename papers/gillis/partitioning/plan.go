@@ -254,6 +254,3 @@ func (p *Planner) Parts(first, end int, option string) ([]*cut.Part, cut.Cut, er
 func (p *Planned) Parts(first, end int, option string) ([]*cut.Part, cut.Cut, error) {
 	return p.planner.Parts(first, end, option)
 }
-
-// Uncut is the time of layers in one piece in ms.
-func (p *Planned) Uncut(first, end int) float64 { return p.planner.Uncut(first, end) }

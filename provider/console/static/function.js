@@ -182,7 +182,8 @@ const Sentences = memo(({ of, names }) => html`<ol class="decisions">${of.map((e
   <span class=${`kind ${e.kind}`} title=${plain(e.kind)} aria-hidden="true">${kinds[e.kind] ?? "·"}</span>
   <span>${names && e.function ? html`<a href=${functionLink(e.namespace, e.function, "decisions")}>${plain(e.function)}</a>: ` : ""}${plain(e.text)}</span></li>`)}</ol>`);
 
-const ofFunction = (list, namespace, name) => list.filter((e) => e.function === name && (e.namespace || namespace) === namespace);
+const ofFunction = (list, namespace, name) => list.filter((e) => e.function === name && (e.namespace || namespace) === namespace
+  || e.members?.includes(`${name}.${namespace}`));
 
 function Latest({ namespace, name }) {
   const all = useLive((state) => state.events);

@@ -1,0 +1,142 @@
+package dispatch
+
+// This file looks at the bodies of requests with texts: how many texts they have, and about how many tokens. It knows no
+// protocol. In JSON the texts are the strings in an array, as OpenAI's input and Cohere's documents are, or in the objects
+// of one, or there is one text in no array. Token ids are the numbers in an array, or in each array of one.
+
+const (
+	// maxScanned bounds how much of a body is read. What follows counts as what was read.
+	maxScanned = 256 << 10
+	// maxNested bounds how deep arrays and objects may lie in each other. What is deeper is not looked at.
+	maxNested = 64
+)
+
+// scan is what is counted in a body.
+type scan struct {
+	// strings are those in an array, objects and arrays lie in an array, too.
+	strings, objects, arrays int
+	// inside and outside are the weights of the strings in any array and of the others; commas separate elements of
+	// arrays.
+	inside, outside, commas int
+}
+
+// weights are the parts of tokens that bytes stand for. A punctuation mark is a token of its own, and a word of English
+// has a token for about five letters.
+//
+// On paragraphs of man pages, with the tokenizer of MiniLM, tokens = 2 + 0.187·bytes + 1.04·marks is off by 11 % on average,
+// and the best line through the bytes alone by 19 %.
+var weights = func() (of [256]uint8) {
+	for c := range of {
+		of[c] = 1
+		if c > ' ' && c < 0x7f && !(c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z') {
+			of[c] = 6
+		}
+	}
+	return of
+}()
+
+// scanBody counts in a body. It reads any bytes, valid JSON or not.
+func scanBody(body []byte) (s scan) {
+	var inArray [maxNested + 1]bool
+	depth, arrays := 0, 0
+	for i := 0; i < len(body); i++ {
+		switch body[i] {
+		case '"':
+			length, weight := scanString(body[i+1:])
+			i += length
+			if arrays > 0 {
+				s.inside += weight
+			} else {
+				s.outside += weight
+			}
+			if inArray[depth] {
+				s.strings++
+			}
+		case '[', '{':
+			array := body[i] == '['
+			switch {
+			case inArray[depth] && array:
+				s.arrays++
+			case inArray[depth]:
+				s.objects++
+			}
+			if depth == maxNested {
+				return s
+			}
+			if depth++; array {
+				arrays++
+			}
+			inArray[depth] = array
+		case ']', '}':
+			if depth > 0 {
+				if inArray[depth] {
+					arrays--
+				}
+				inArray[depth] = false
+				depth--
+			}
+		case ',':
+			if inArray[depth] {
+				s.commas++
+			}
+		}
+	}
+	return s
+}
+
+// scanString returns the length of a JSON string with its closing quote, and its weight.
+func scanString(from []byte) (length, weight int) {
+	for i := 0; i < len(from); i++ {
+		switch c := from[i]; {
+		case c == '"':
+			return i + 1, weight
+		case c != '\\' || i+1 == len(from):
+			weight += int(weights[c])
+		default:
+			i++
+			switch from[i] {
+			case 'u': // A character of two or three bytes.
+				i += 4
+				weight += 2
+			case '"', '\\', '/':
+				weight += int(weights[from[i]])
+			default:
+				weight++
+			}
+		}
+	}
+	return len(from), weight
+}
+
+// lookAtTexts looks at a body in JSON with texts, or with token ids.
+func lookAtTexts(body []byte) look {
+	s := scanBody(body[:min(len(body), maxScanned)])
+	words, rows := true, s.strings
+	switch {
+	case s.strings == 0 && s.commas > 4*s.objects: // Numbers: token ids, in one or several inputs.
+		words, rows = false, s.arrays/max(1, s.objects)
+	case s.strings == 0:
+		rows = s.objects
+	}
+	rows = max(1, rows)
+	if words {
+		of := look{format: worded, rows: rows, length: s.inside/rows + s.outside}
+		return of.beyond(len(body))
+	}
+	of := look{format: textual, rows: rows, length: s.commas / rows}
+	return of.beyond(len(body))
+}
+
+// beyond is the look of a body of which only the first maxScanned bytes were read.
+func (l look) beyond(length int) look {
+	if length <= maxScanned {
+		return l
+	}
+	more := float64(length) / maxScanned
+	if l.rows == 1 {
+		l.length = int(more * float64(l.length))
+	} else {
+		l.rows = int(more * float64(l.rows))
+	}
+	return l
+}
