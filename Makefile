@@ -68,7 +68,7 @@ up: ## Build all, start it, deploy stack.yml, stay until Ctrl-C
 .PHONY: test
 test: ## Check formatting, vet, run all tests, with the race detector where packages can race
 	@echo "[1/4] requirements: the binary, ONNX Runtime, OpenFaaS, Chromium, a collector, Prometheus, an ACME authority, Python packages"
-	@$(MAKE) --no-print-directory -j4 ready gateway faas-cli grpcurl chromium axe collector prometheus pebble versitygw python
+	@$(MAKE) --no-print-directory -j4 ready gateway faas-cli grpcurl chromium axe minilm collector prometheus pebble versitygw python
 	@echo "[2/4] gofmt, vet and the links of the pages"
 	@$(MAKE) --no-print-directory formatted vet docs
 	@rm -f bin/flaky
@@ -137,7 +137,7 @@ test-ingress: kubernetes onnxruntime faas-cli ## Build Traefik, and test that it
 
 # The tests that it skips are those of the papers' rooms.
 .PHONY: test-without-papers
-test-without-papers: ready faas-cli chromium axe python ## Run the end-to-end tests of the core on a program without the papers' rooms
+test-without-papers: ready faas-cli chromium axe minilm python ## Run the end-to-end tests of the core on a program without the papers' rooms
 	@FAAS_INFER_E2E_TAGS=nopapers $(TIMED) "end-to-end tests without papers" $(GOTEST) -vet=off -count=1 -timeout 50m \
 		-skip '^TestALargeModelIsCut$$|^TestCheapestWayUnderBurst$$|^TestShadowsKilledUnderLoad$$|^TestGuide$$/./^(partition|variants)$$' -- ./e2e
 
@@ -227,11 +227,13 @@ images: ## Build the container images of faas-infer into dist/ (scripts/image.sh
 # make -j builds them in parallel.
 ENVIRONMENTS := python tensorflow triton mlserver convert-tensorflow convert-torch convert-tabular quantise
 .PHONY: python
-python: $(ENVIRONMENTS:%=python-%) python-clients python-scikit-learn ## Make the virtual environments of the tests in the user's cache (4 GB to fetch, 10 GB)
+python: $(ENVIRONMENTS:%=python-%) python-clients python-text-clients python-scikit-learn ## Make the virtual environments of the tests in the user's cache (4 GB to fetch, 10 GB)
 
-.PHONY: python-clients python-scikit-learn $(ENVIRONMENTS:%=python-%)
+.PHONY: python-clients python-text-clients python-scikit-learn $(ENVIRONMENTS:%=python-%)
 python-clients:
 	@$(TIMED) "Python: clients" scripts/python.sh python command/testdata/clients.txt >/dev/null
+python-text-clients:
+	@$(TIMED) "Python: clients of texts" scripts/python.sh python e2e/testdata/text-clients.txt >/dev/null
 python-scikit-learn:
 	@$(TIMED) "Python: scikit-learn" scripts/python.sh python e2e/testdata/scikit-learn.txt >/dev/null
 $(ENVIRONMENTS:%=python-%): python-%:
@@ -248,6 +250,10 @@ kubernetes: ## Build Kubernetes from source into the user's cache (8 minutes the
 .PHONY: chromium
 chromium: ## Find or fetch a Chromium to test web pages
 	@$(TIMED) "Chromium" scripts/chromium.sh >/dev/null
+
+.PHONY: minilm
+minilm: ## Fetch the weights of a model of texts (83 MB) into the user's cache
+	@$(TIMED) "MiniLM" scripts/minilm.sh >/dev/null
 
 .PHONY: axe
 axe: ## Fetch axe-core, which checks the console's pages, into the user's cache

@@ -55,7 +55,13 @@ func (d *desk) payloads(t *testing.T) {
 // clientsPython returns the Python that has users' client libraries.
 func clientsPython(t *testing.T) string {
 	t.Helper()
-	file, err := filepath.Abs("../command/testdata/clients.txt")
+	return pythonWith(t, "../command/testdata/clients.txt")
+}
+
+// pythonWith returns the Python that has the packages of a file of requirements.
+func pythonWith(t *testing.T, requirements string) string {
+	t.Helper()
+	file, err := filepath.Abs(requirements)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +69,7 @@ func clientsPython(t *testing.T) string {
 	c.Stderr = os.Stderr
 	python, err := c.Output()
 	if err != nil {
-		t.Fatal(fmt.Errorf("the clients' Python environment: %w", err))
+		t.Fatal(fmt.Errorf("the Python environment of %s: %w", requirements, err))
 	}
 	return strings.TrimSpace(string(python))
 }

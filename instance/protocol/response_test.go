@@ -116,7 +116,8 @@ func TestMetadata(t *testing.T) {
 		"/v2/models/one/config": `{"input":[{"data_type":"TYPE_FP32","dims":[-1,2],"format":"FORMAT_NONE","name":"x"}],"max_batch_size":0,` +
 			`"name":"one.openfaas-fn","output":[{"data_type":"TYPE_FP32","dims":[-1,2],"name":"y"}],"platform":"onnxruntime_onnx","version_policy":{"latest":{"num_versions":1}}}` + "\n",
 		"/v2/models/one/ready": `{"name":"one.openfaas-fn","ready":true}` + "\n",
-		"/v1/models/one":       `{"model_version_status":[{"version":"1","state":"AVAILABLE","status":{"error_code":"OK","error_message":""}}]}`,
+		"/v1/models/one": `{"model_version_status":[{"version":"1","state":"AVAILABLE","status":{"error_code":"OK","error_message":""}}],` +
+			`"id":"one.openfaas-fn","object":"model","created":0,"owned_by":"faas-infer"}` + "\n",
 		"/v1/models/one/metadata": `{"metadata":{"signature_def":{"signature_def":{"serving_default":{` +
 			`"inputs":{"x":{"dtype":"DT_FLOAT","name":"x","tensor_shape":{"dim":[{"name":"","size":"-1"},{"name":"","size":"2"}],"unknown_rank":false}}},` +
 			`"method_name":"tensorflow/serving/predict",` +

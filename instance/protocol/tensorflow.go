@@ -39,7 +39,7 @@ func (m *Model) tensorFlow(r frame.Request, parts []string) (*Call, frame.Respon
 	case len(rest) == 0 && verb == "predict":
 		return m.decodePost(r, m.decodePredict)
 	case len(rest) == 0 && verb == "":
-		return nil, modelStatus()
+		return nil, servedStatus(m, r)
 	case len(rest) == 1 && rest[0] == "metadata" && verb == "":
 		return nil, m.signatureDef(m.calledBy(r))
 	}
@@ -278,10 +278,21 @@ func (m *Model) maxElements(info tensor.Info) int64 {
 	return 0
 }
 
-// modelStatus answers GET /v1/models/NAME.
-func modelStatus() frame.Response {
-	return answer(http.StatusOK, []byte(`{"model_version_status":[{"version":"`+modelVersion+
-		`","state":"AVAILABLE","status":{"error_code":"OK","error_message":""}}]}`))
+// servedStatus answers GET /v1/models/NAME, which is a path of OpenAI's API, too. One object says what either's clients read.
+func servedStatus(m *Model, r frame.Request) frame.Response {
+	type of struct {
+		Code    string `json:"error_code"`
+		Message string `json:"error_message"`
+	}
+	type version struct {
+		Version string `json:"version"`
+		State   string `json:"state"`
+		Status  of     `json:"status"`
+	}
+	return answerJSON(struct {
+		Versions []version `json:"model_version_status"`
+		listedModel
+	}{[]version{{modelVersion, "AVAILABLE", of{Code: "OK"}}}, listed(m, r)})
 }
 
 // signatureDef answers GET /v1/models/NAME/metadata.

@@ -101,16 +101,23 @@ func decodeTextRoute(m *Model, r frame.Request) (*Call, frame.Response) {
 		response.Header.Set("Allow", http.MethodGet)
 		return nil, response
 	}
-	type entry struct {
-		ID      string `json:"id"`
-		Object  string `json:"object"`
-		Created int64  `json:"created"`
-		OwnedBy string `json:"owned_by"`
-	}
 	return nil, answerJSON(struct {
-		Object string  `json:"object"`
-		Data   []entry `json:"data"`
-	}{"list", []entry{{m.calledBy(r), "model", m.Created, "faas-infer"}}})
+		Object string        `json:"object"`
+		Data   []listedModel `json:"data"`
+	}{"list", []listedModel{listed(m, r)}})
+}
+
+// listedModel is a model as OpenAI's API shows it.
+type listedModel struct {
+	ID      string `json:"id"`
+	Object  string `json:"object"`
+	Created int64  `json:"created"`
+	OwnedBy string `json:"owned_by"`
+}
+
+// listed returns the model as a request calls it.
+func listed(m *Model, r frame.Request) listedModel {
+	return listedModel{m.calledBy(r), "model", m.Created, "faas-infer"}
 }
 
 // decodeTexts decodes a request of texts. What the model does with them decides how its body is read.
