@@ -236,6 +236,12 @@ type Artefact struct {
 	// request may have, as tensor.ParseShapes reads them; "" if the deployment does not say.
 	Shapes    string `json:"shapes,omitempty"`
 	MaxShapes string `json:"maxShapes,omitempty"`
+	// MaxLength is the maximum number of tokens of a text, 0 for the bundle's. RefuseLong: longer ones are refused.
+	MaxLength  int  `json:"maxLength,omitempty"`
+	RefuseLong bool `json:"refuseLong,omitempty"`
+	// Text identifies how the model takes texts, by its bundle's settings and tokenizer; "" if it takes none, or if Bundle
+	// says it.
+	Text string `json:"text,omitempty"`
 	// Plan says how the model is cut over the members of a set, as the JSON of a cut.Plan;
 	// "" if it is not cut.
 	Plan string `json:"plan,omitempty"`

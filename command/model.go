@@ -34,7 +34,7 @@ bundles.`,
   faas-infer model show resnet-50.onnx --batch 8
   faas-infer bundle mnist --image mnist:latest`,
 	}
-	c.AddCommand(newModelMakeCommand(), newModelShowCommand(), newModelReadCommand(), newModelCheckCommand(), newModelConvertCommand(), newModelBundleCommand(), newModelAlikeCommand())
+	c.AddCommand(newModelMakeCommand(), newModelShowCommand(), newModelReadCommand(), newModelCheckCommand(), newModelConvertCommand(), newModelBundleCommand(), newModelAlikeCommand(), newModelTextsCommand())
 	return c
 }
 
@@ -128,19 +128,24 @@ multiply-add counts once, as in INFless Table 1 for ResNet-50.
 
 For a TensorFlow SavedModel, which is a directory, show prints the inputs, outputs and
 weights of one signature, and counts its operators by kind. For its shapes and GFLOPs,
-convert it with "faas-infer model convert" and show the ONNX model.`,
+convert it with "faas-infer model convert" and show the ONNX model. Of a bundle or a folder whose model takes texts,
+show prints the ONNX model, and what it does with texts.`,
 		Example: `  faas-infer model show mnist.onnx
   faas-infer model show mnist.onnx --batch 32 --json
   faas-infer model show exported/1 --signature serving_default`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			if info, err := os.Stat(args[0]); err == nil && info.IsDir() {
-				return showSaved(c.OutOrStdout(), args[0], signature, asJSON)
+			file, texts, err := textsModel(args[0])
+			if err != nil {
+				return err
+			}
+			if info, err := os.Stat(file); err == nil && info.IsDir() {
+				return showSaved(c.OutOrStdout(), file, signature, asJSON)
 			}
 			if signature != "" {
 				return fmt.Errorf("--signature is for a SavedModel, which is a directory, and %s is not: leave it out", args[0])
 			}
-			m, err := readModel(args[0])
+			m, err := readModel(file)
 			if err != nil {
 				return err
 			}
@@ -149,14 +154,18 @@ convert it with "faas-infer model convert" and show the ONNX model.`,
 			}
 			g, err := m.Graph(batch)
 			if err != nil {
-				return fmt.Errorf("%s: %w", args[0], err)
+				return fmt.Errorf("%s: %w", file, err)
 			}
 			if asJSON {
 				e := json.NewEncoder(c.OutOrStdout())
 				e.SetIndent("", "  ")
 				return e.Encode(g)
 			}
-			return showGraph(c.OutOrStdout(), m, g)
+			if err := showGraph(c.OutOrStdout(), m, g); err != nil || texts == nil {
+				return err
+			}
+			_, err = fmt.Fprintf(c.OutOrStdout(), "texts       it %s\n", texts.Describe())
+			return err
 		},
 	}
 	c.Flags().IntVarP(&batch, "batch", "b", 1, "batch size to infer the shapes for")
@@ -164,6 +173,20 @@ convert it with "faas-infer model convert" and show the ONNX model.`,
 	c.Flags().StringVar(&signature, "signature", "", "signature of a SavedModel (default serving_default, or the only one)")
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return c
+}
+
+// textsModel returns the ONNX file of a bundle or folder whose model takes texts, and how it takes them; the argument
+// itself and nil for anything else.
+func textsModel(argument string) (file string, texts *bundle.Text, err error) {
+	texts, err = profile.Texts(argument)
+	if err != nil {
+		return "", nil, fmt.Errorf("%s: %w", argument, err)
+	}
+	if texts == nil {
+		return argument, nil, nil
+	}
+	file, err = profile.ModelFile(argument)
+	return file, texts, err
 }
 
 func showGraph(w io.Writer, m *model.Model, g *model.Graph) error {

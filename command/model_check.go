@@ -36,6 +36,8 @@ type checkOptions struct {
 	cpu int
 	// reach says for which sizes the objective holds, "" if the model has one size.
 	reach string
+	// texts says what the model does with texts, "" if it takes none.
+	texts string
 	// verdict: print a [verdict], for the provider.
 	verdict bool
 }
@@ -52,8 +54,8 @@ takes at every batch size and CPU share. It then lists the configs ⟨batch, CPU
 meet the objective here, and names the cheapest under load. It measures as a
 whole a model with operators of another domain, in Python or in a model server.
 
-The argument is an ONNX file, a bundle, a function's folder with one ONNX file, the
-name of a model of the zoo, or the URI of a model, which is downloaded into your cache. The exit status is 1 if the objective cannot be met.
+The argument is an ONNX file, a bundle, a function's folder with one ONNX file, a folder of a
+model of texts as "faas-infer bundle" takes it, the name of a model of the zoo, or the URI of a model, which is downloaded into your cache. The exit status is 1 if the objective cannot be met.
 
 requests/s is the highest rate of an instance with the config (r_up, INFless Eq. 1).
 core·ms/request is the CPU time of a request at that rate.`,
@@ -98,6 +100,13 @@ func (o *checkOptions) run(ctx context.Context, argument string, out io.Writer) 
 	if engines.IsManifest(file) {
 		return o.runPython(ctx, file, out)
 	}
+	texts, err := profile.Texts(argument)
+	if err != nil {
+		return fmt.Errorf("%s: %w", argument, err)
+	}
+	if texts != nil {
+		o.texts = texts.Describe()
+	}
 	o.Whole = true
 	found, err := o.Model(ctx, file)
 	if err != nil {
@@ -112,12 +121,12 @@ func (o *checkOptions) run(ctx context.Context, argument string, out io.Writer) 
 func (o *checkOptions) show(out io.Writer, name string, p *profiler.Profile, inputs, outputs []tensor.Info) (err error) {
 	checked := checkModel(p, o.MaxBatch, o.cpu, o.slo)
 	if o.verdict {
-		return json.NewEncoder(out).Encode(checked.said(name, p, o.reach, inputs, outputs))
+		return json.NewEncoder(out).Encode(checked.said(name, o.texts, p, o.reach, inputs, outputs))
 	}
 	if o.JSON {
 		err = checked.report(name).JSON(out)
 	} else {
-		err = errors.Join(describeModel(out, name, inputs, outputs), describeBatches(out, p), checked.print(out), o.printReach(out))
+		err = errors.Join(describeModel(out, name, o.texts, inputs, outputs), describeBatches(out, p), checked.print(out), o.printReach(out))
 	}
 	return errors.Join(err, checked.verdict())
 }
@@ -219,9 +228,12 @@ func (m checkedModel) verdict() error {
 		m.slo, fastest.Config, fastest.Exec.Round(10*time.Microsecond), m.smallest())
 }
 
-// describeModel prints a model's inputs and outputs.
-func describeModel(out io.Writer, name string, inputs, outputs []tensor.Info) error {
-	_, err := fmt.Fprintf(out, "%s\n  inputs   %s\n  outputs  %s\n\n", name, tensor.Describe(inputs), tensor.Describe(outputs))
+// describeModel prints a model's inputs and outputs, and what it does with texts, unless texts is "".
+func describeModel(out io.Writer, name, texts string, inputs, outputs []tensor.Info) error {
+	if texts != "" {
+		texts = "  texts    it " + texts + "\n"
+	}
+	_, err := fmt.Fprintf(out, "%s\n  inputs   %s\n  outputs  %s\n%s\n", name, tensor.Describe(inputs), tensor.Describe(outputs), texts)
 	return err
 }
 

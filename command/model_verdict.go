@@ -44,7 +44,7 @@ func (c checkedConfig) verdict() verdictConfig {
 }
 
 // said returns the verdict.
-func (m checkedModel) said(name string, p *profiler.Profile, reach string, inputs, outputs []tensor.Info) verdict {
+func (m checkedModel) said(name, texts string, p *profiler.Profile, reach string, inputs, outputs []tensor.Info) verdict {
 	v := verdict{Name: name, OK: true, Reach: reach, Inputs: inputs, Outputs: outputs, Memory: m.memory, Configs: []verdictConfig{}}
 	meeting := 0
 	for _, c := range m.configs {
@@ -71,6 +71,9 @@ func (m checkedModel) said(name string, p *profiler.Profile, reach string, input
 	}
 	if p.Unbatched != "" {
 		v.Sentences = append(v.Sentences, unbatched(p))
+	}
+	if texts != "" {
+		v.Sentences = append(v.Sentences, "It "+texts+".")
 	}
 	return v
 }

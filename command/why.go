@@ -130,7 +130,7 @@ func (y *whyCommand) print(out io.Writer, a whyAnswer) error {
 	line("", fmt.Sprintf("%s.%s: %d of %d instances ready, image %s", f.Name, f.Namespace, f.AvailableReplicas, f.Replicas, f.Image))
 	for _, about := range []struct{ key, name string }{
 		{annotation.InferProblem, "Problem"}, {annotation.InferProgress, "Progress"}, {annotation.InferRollout, "Rollout"},
-		{annotation.InferPlan, "Plan"}, {annotation.InferReach, "Sizes"}, {annotation.InferSharing, "Sharing"},
+		{annotation.InferTexts, "Texts"}, {annotation.InferPlan, "Plan"}, {annotation.InferReach, "Sizes"}, {annotation.InferSharing, "Sharing"},
 		{annotation.InferPromise, "Promise"},
 	} {
 		if said := note(f, about.key); said != "" {

@@ -94,6 +94,12 @@ func (f *ProviderFlags) InstanceArguments(spec cluster.InstanceSpec, listen stri
 	if spec.MaxShapes != "" && spec.Member == 0 {
 		argv = append(argv, "--max-shapes", spec.MaxShapes)
 	}
+	if spec.MaxLength > 0 {
+		argv = append(argv, "--max-length", strconv.Itoa(spec.MaxLength))
+	}
+	if spec.RefuseLong {
+		argv = append(argv, "--refuse-long")
+	}
 	if spec.Role == cluster.Trial {
 		argv = append(argv, "--trial")
 	}

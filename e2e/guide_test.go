@@ -41,10 +41,11 @@ var homes = []struct {
 // others are the pages that this test skips: the index, the reference, the table of
 // formats, the page about URIs, whose servers are examples, the console's views and those that answer questions, which
 // have no commands to follow, the pages about a cluster, which package e2e/kubernetes tests, the page about GPUs, which
-// the tests' machine does not have, and that about releases, which installs programs and services.
+// the tests' machine does not have, that about releases, which installs programs and services, and that about texts,
+// whose models' weights come from a hub.
 var others = []string{
 	"README", "reference", "models", "model-uris", "console", "faq", "glossary", "comparison", "kubernetes", "from-faas-netes",
-	"gpus", "releases",
+	"gpus", "releases", "text",
 }
 
 // Every command of the guide does what the guide says. A reader follows the pages one after another in one home, with

@@ -58,7 +58,7 @@ type refusalStore interface {
 // while the deployment before it is served.
 func Before(why string) string { return "the previous deployment is served: " + why }
 
-// withState adds a problem, a plan, a reach, a promise, learnt sizes and a progress to a deployment's annotations.
+// withState adds a problem, a plan, a reach, texts, a promise, learnt sizes and a progress to a deployment's annotations.
 // OpenFaaS' status has no fields for them, and all its clients show annotations.
 func withState(of *map[string]string, now Status) *map[string]string {
 	with := map[string]string{}
@@ -70,6 +70,9 @@ func withState(of *map[string]string, now Status) *map[string]string {
 	}
 	if now.Reach != "" {
 		with[annotation.InferReach] = shortened(now.Reach)
+	}
+	if now.Texts != "" {
+		with[annotation.InferTexts] = shortened(now.Texts)
 	}
 	if now.Promise != "" {
 		with[annotation.InferPromise] = shortened(now.Promise)
@@ -102,6 +105,7 @@ func withoutState(annotations *map[string]string) {
 		delete(*annotations, annotation.InferProblem)
 		delete(*annotations, annotation.InferPlan)
 		delete(*annotations, annotation.InferReach)
+		delete(*annotations, annotation.InferTexts)
 		delete(*annotations, annotation.InferPromise)
 		delete(*annotations, annotation.InferProgress)
 		delete(*annotations, annotation.InferRollout)

@@ -118,6 +118,8 @@ type Status struct {
 	Sharing string
 	// Reach says for which sizes of requests its objective holds, "" if they have one size.
 	Reach string
+	// Texts says what its model does with texts, "" if it takes none.
+	Texts string
 	// Promise says what is promised and how well it was kept, "" if nothing is known. Controllers leave it empty.
 	Promise string
 	// Progress says what is being found out about its models, or for what they wait, "" once they

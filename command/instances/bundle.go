@@ -2,6 +2,7 @@ package instances
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 
 	"github.com/spf13/pflag"
@@ -27,12 +28,23 @@ func (b *bundleFlags) add(flags *pflag.FlagSet) {
 	flags.BoolVar(&b.text.Refuse, "refuse-long", false, "refuse longer texts; otherwise they are cut")
 }
 
-// dir is the directory of the bundle of a model, "" if there is none.
+// maxAbove is the maximum number of folders between a model and its bundle.
+const maxAbove = 4
+
+// dir is the directory of the bundle of a model, "" if there is none. Without the flag it is the nearest one above the
+// model with a manifest: a model may be in a folder of its bundle, as onnx/model.onnx.
 func (b *bundleFlags) dir(model string) string {
-	if b.path == "" && model != "" {
-		return filepath.Dir(model)
+	if b.path != "" || model == "" {
+		return b.path
 	}
-	return b.path
+	dir := filepath.Dir(model)
+	for range maxAbove {
+		if _, err := os.Stat(filepath.Join(dir, bundle.ManifestFile)); err == nil {
+			return dir
+		}
+		dir = filepath.Dir(dir)
+	}
+	return filepath.Dir(model)
 }
 
 // readText makes the server of a model take texts if the bundle says how.

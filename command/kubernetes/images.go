@@ -48,6 +48,8 @@ type images struct {
 	models   *imageModels
 	// alike returns an error unless all models of a bundle answer the same requests.
 	alike func(ctx context.Context, b *bundle.Bundle) error
+	// texts checks models that take texts.
+	texts bundles.TextChecker
 	// cutter plans how models are cut over several pods.
 	cutter bundles.Cutter
 	// function returns the object of a function by its full name.
@@ -193,7 +195,20 @@ func (i *images) uncut(ctx context.Context, f *provider.Function) (b *image.Bund
 			return nil, nil, fmt.Errorf("image %q: %w", f.Deployment.Image, err)
 		}
 	}
+	if err := i.setTexts(ctx, b.Bundle, f, models); err != nil {
+		return nil, nil, fmt.Errorf("image %q: %w", f.Deployment.Image, err)
+	}
 	return b, models, nil
+}
+
+// setTexts checks models that take texts. What identifies the texts is left out: a bundle's image, or its content,
+// says it, also where a provider that starts does not open the bundle.
+func (i *images) setTexts(ctx context.Context, b *bundle.Bundle, f *provider.Function, models []control.Model) error {
+	err := bundles.SetTexts(ctx, i.texts, b, f, models)
+	for at := range models {
+		models[at].Text = ""
+	}
+	return err
 }
 
 // makeRoom evicts the least recently used bundles if they exceed --images-size. An evicted

@@ -129,6 +129,9 @@ func (u *uris) listModels(ctx context.Context, f *provider.Function) (found, []c
 	if err == nil && len(models) > 1 {
 		err = u.platform.images.alike(ctx, b)
 	}
+	if err == nil {
+		err = u.platform.images.setTexts(ctx, b, f, models)
+	}
 	if err != nil {
 		return n, nil, fmt.Errorf("%s: %w", f.ModelFrom(), err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/bundle"
+	"github.com/faas-infer/faas-infer/model/textmodel"
 )
 
 // ModelFile returns the model file of an argument: the argument itself, a bundle's model,
@@ -30,6 +31,13 @@ func ModelFile(argument string) (string, error) {
 		}
 		return b.ModelPath(), nil
 	}
+	folder, err := textmodel.Recognise(argument, argument)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", argument, err)
+	}
+	if folder != nil {
+		return filepath.Join(argument, folder.Manifest.Model), nil
+	}
 	found, err := filepath.Glob(filepath.Join(argument, "*.onnx"))
 	if err == nil && len(found) == 0 {
 		if err := foreignIn(argument); err != nil {
@@ -40,6 +48,25 @@ func ModelFile(argument string) (string, error) {
 		return "", errors.Join(err, fmt.Errorf("%s has %d ONNX files and no %s: give the file", argument, len(found), bundle.ManifestFile))
 	}
 	return found[0], nil
+}
+
+// Texts returns how the model of an argument takes texts, nil if it takes none or is a file. It checks whether its
+// tokenizer fits. The argument is one of which [ModelFile] has returned the file.
+func Texts(argument string) (*bundle.Text, error) {
+	if info, err := os.Stat(argument); err != nil || !info.IsDir() {
+		return nil, nil
+	}
+	if b, err := bundle.OpenDir(argument); err == nil {
+		if b.Text == nil {
+			return nil, nil
+		}
+		return b.Text, textmodel.Check(argument, b.Text, b.ModelPath(), 0)
+	}
+	folder, err := textmodel.Recognise(argument, argument)
+	if err != nil || folder == nil {
+		return nil, err
+	}
+	return folder.Manifest.Text, textmodel.CheckFolder(argument, folder)
 }
 
 // foreignIn returns an error that says what the first model of another format in a folder is.

@@ -7,8 +7,6 @@ package text
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -24,13 +22,9 @@ const (
 	typeInput = "token_type_ids"
 )
 
-const (
-	// maxTokenizer is the maximum size of a tokenizer's file in bytes.
-	maxTokenizer = 64 << 20
-	// maxTokenBytes is the number of bytes for each token of the maximum length beyond which a text is cut before it
-	// is read: no vocabulary has such tokens, but a text may have megabytes of white space.
-	maxTokenBytes = 1024
-)
+// maxTokenBytes is the number of bytes for each token of the maximum length beyond which a text is cut before it
+// is read: no vocabulary has such tokens, but a text may have megabytes of white space.
+const maxTokenBytes = 1024
 
 // Row is a text, or a pair of texts, as token ids with the special ones.
 type Row struct {
@@ -64,17 +58,9 @@ type Reader struct {
 
 // Open is [New] with the tokenizer's file in a bundle's directory.
 func Open(dir string, settings bundle.Text, inputs, outputs []tensor.Info, options Options) (*Reader, error) {
-	path := filepath.Join(dir, settings.Tokenizer)
-	info, err := os.Stat(path)
+	file, err := settings.ReadTokenizer(dir)
 	if err != nil {
-		return nil, fmt.Errorf("text.tokenizer: %w", err)
-	}
-	if !info.Mode().IsRegular() || info.Size() > maxTokenizer {
-		return nil, fmt.Errorf("text.tokenizer: %s is not a file of at most %d MiB", path, maxTokenizer>>20)
-	}
-	file, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("text.tokenizer: %w", err)
+		return nil, err
 	}
 	return New(file, settings, inputs, outputs, options)
 }

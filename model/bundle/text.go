@@ -102,7 +102,7 @@ func (m *Manifest) validateText() error {
 }
 
 // maxTokenizer is the maximum size in bytes of a tokenizer's file. The largest that we know have some 35 MB.
-const maxTokenizer = 128 << 20
+const maxTokenizer = 64 << 20
 
 // ReadTokenizer reads the file that [Text.Tokenizer] names in a bundle's directory. It follows no link out of
 // that. The error begins with the field.

@@ -2,6 +2,8 @@ package textmodel
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -23,6 +25,29 @@ const (
 // manifest or the tokenizer. maxLength is the maximum number of tokens that a deployment states, 0 for the manifest's.
 // It reads no weights. The error names the field, the value and the fix.
 func Check(dir string, t *bundle.Text, file string, maxLength int) error {
+	text, err := t.ReadTokenizer(dir)
+	if err != nil {
+		return err
+	}
+	return check(t, text, file, maxLength)
+}
+
+// CheckFolder is Check for a folder with these contents that is no bundle yet, whose files may be links. A model that
+// takes no texts fits.
+func CheckFolder(dir string, f *Folder) error {
+	t := f.Manifest.Text
+	if t == nil {
+		return nil
+	}
+	text, err := os.ReadFile(filepath.Join(dir, t.Tokenizer))
+	if err != nil {
+		return fmt.Errorf("text.tokenizer: %w", err)
+	}
+	return check(t, text, filepath.Join(dir, f.Manifest.Model), 0)
+}
+
+// check is Check for the content of the tokenizer's file.
+func check(t *bundle.Text, text []byte, file string, maxLength int) error {
 	if maxLength > t.MaxLength {
 		return fmt.Errorf("the maximum length is %d tokens; text.max_length of %s is %d, and the model takes no more",
 			maxLength, bundle.ManifestFile, t.MaxLength)
@@ -31,14 +56,14 @@ func Check(dir string, t *bundle.Text, file string, maxLength int) error {
 	if err != nil {
 		return err
 	}
-	if err := checkInputs(m.Inputs()); err != nil {
+	longest := t.MaxLength
+	if maxLength > 0 {
+		longest = maxLength
+	}
+	if err := checkInputs(m.Inputs(), longest); err != nil {
 		return err
 	}
 	if err := checkOutput(t, m.Outputs()); err != nil {
-		return err
-	}
-	text, err := t.ReadTokenizer(dir)
-	if err != nil {
 		return err
 	}
 	tokens, err := tokenizer.New(text, tokenizer.Options{})
@@ -49,15 +74,24 @@ func Check(dir string, t *bundle.Text, file string, maxLength int) error {
 	if !ok {
 		return fmt.Errorf("text.pad is %q, and the vocabulary of %s has no such token; write one that it has", t.Pad, t.Tokenizer)
 	}
-	longest := t.MaxLength
-	if maxLength > 0 {
-		longest = maxLength
+	if err := encodes(t, tokens, longest); err != nil {
+		return fmt.Errorf("text.max_length: %w", err)
 	}
 	return tables{t, tokens, pad, longest}.check(m.Lookups())
 }
 
-// checkInputs refuses a model that does not take token ids, or takes more than an instance makes of texts.
-func checkInputs(inputs []tensor.Info) error {
+// encodes refuses a maximum length that the special tokens alone exceed.
+func encodes(t *bundle.Text, tokens *tokenizer.Tokenizer, longest int) (err error) {
+	if t.Task == bundle.TaskRerank {
+		_, err = tokens.EncodePair("", "", longest)
+	} else {
+		_, err = tokens.Encode("", longest)
+	}
+	return err
+}
+
+// checkInputs refuses a model that does not take so many token ids, or takes more than an instance makes of texts.
+func checkInputs(inputs []tensor.Info, longest int) error {
 	var names []string
 	for _, in := range inputs {
 		names = append(names, in.Name)
@@ -72,9 +106,9 @@ func checkInputs(inputs []tensor.Info) error {
 			return fmt.Errorf("the model's input %s has the type %s; it must be %s or %s", in.Name, in.Type, tensor.Int64, tensor.Int32)
 		case len(in.Shape) != 2:
 			return fmt.Errorf("the model's input %s has %d dimensions; it must have two, texts and tokens", in.Name, len(in.Shape))
-		case in.Shape[1] >= 0:
-			return fmt.Errorf("the model's input %s has the fixed length %d; export it with a dynamic second dimension, because "+
-				"texts differ in length", in.Name, in.Shape[1])
+		case in.Shape[1] > 0 && int64(longest) > in.Shape[1]:
+			return fmt.Errorf("text.max_length is %d, and the model's input %s has the fixed length %d; set it to at most that, or "+
+				"export the model with a dynamic second dimension", longest, in.Name, in.Shape[1])
 		}
 	}
 	for _, needed := range []string{idsInput, maskInput} {

@@ -1,209 +1,18 @@
 package textmodel
 
 import (
-	"encoding/binary"
 	"maps"
-	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/model/onnxpb"
+	"github.com/faas-infer/faas-infer/model/textmodel/textmodeltest"
 )
 
-// graph says how a small model differs from a BERT of 6 tokens, 16 positions and 2 types, with an output for each token.
-type graph struct {
-	rows, positions, types int64
-	// inputs are all but input_ids. output is that of a graph: three dimensions, or two with pooled. labels are those of
-	// a classifier.
-	inputs []string
-	pooled bool
-	labels int64
-	// roberta: the positions are counted from the ids. fixed is the length of the input, 0 for any.
-	roberta bool
-	fixed   int64
-	kind    onnxpb.TensorProto_DataType
-}
-
-const width = 4
-
-// write writes the model.
-func (g graph) write(t testing.TB, file string) {
-	t.Helper()
-	if g.rows == 0 {
-		g.rows = 6
-	}
-	if g.positions == 0 {
-		g.positions = 16
-	}
-	if g.types == 0 {
-		g.types = 2
-	}
-	if g.kind == 0 {
-		g.kind = onnxpb.TensorProto_INT64
-	}
-	if g.inputs == nil {
-		g.inputs = []string{maskInput, typesInput}
-	}
-	b := &onnxpb.GraphProto{Name: proto.String("small")}
-	length := &onnxpb.TensorShapeProto_Dimension{Value: &onnxpb.TensorShapeProto_Dimension_DimParam{DimParam: "sequence"}}
-	if g.fixed > 0 {
-		length = dim(g.fixed)
-	}
-	for _, name := range append([]string{idsInput}, g.inputs...) {
-		b.Input = append(b.Input, value(name, g.kind, named("batch"), length))
-	}
-	weight(b, "embeddings.word_embeddings.weight", g.rows)
-	weight(b, "embeddings.position_embeddings.weight", g.positions)
-	weight(b, "embeddings.token_type_embeddings.weight", g.types)
-	node(b, "Gather", "words", "embeddings.word_embeddings.weight", idsInput)
-	if g.roberta {
-		node(b, "CumSum", "places", idsInput, integer(b, "axis", 1))
-		node(b, "Gather", "at", "embeddings.position_embeddings.weight", "places")
-	} else {
-		node(b, "Shape", "shape", idsInput)
-		node(b, "Gather", "n", "shape", integer(b, "1", 1))
-		node(b, "Range", "places", integer(b, "0", 0), "n", "1")
-		node(b, "Gather", "at", "embeddings.position_embeddings.weight", "places")
-	}
-	node(b, "Add", "sum", "words", "at")
-	last := "sum"
-	for _, name := range g.inputs {
-		if name == typesInput {
-			node(b, "Gather", "typed", "embeddings.token_type_embeddings.weight", name)
-			node(b, "Add", "sum2", "sum", "typed")
-			last = "sum2"
-		}
-	}
-	g.end(b, last)
-	opset := &onnxpb.OperatorSetIdProto{Domain: proto.String(""), Version: proto.Int64(13)}
-	text, err := proto.Marshal(&onnxpb.ModelProto{IrVersion: proto.Int64(8), Graph: b, OpsetImport: []*onnxpb.OperatorSetIdProto{opset}})
-	if err == nil {
-		err = os.MkdirAll(filepath.Dir(file), 0o755)
-	}
-	if err == nil {
-		err = os.WriteFile(file, text, 0o644)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// end adds the outputs.
-func (g graph) end(b *onnxpb.GraphProto, last string) {
-	const float = onnxpb.TensorProto_FLOAT
-	switch {
-	case g.labels > 0:
-		mean(b, "mean", last)
-		b.Initializer = append(b.Initializer, floats("classifier.weight", width, g.labels))
-		node(b, "MatMul", "logits", "mean", "classifier.weight")
-		b.Output = append(b.Output, value("logits", float, named("batch"), dim(g.labels)))
-	case g.pooled:
-		mean(b, "sentence_embedding", last)
-		b.Output = append(b.Output, value("sentence_embedding", float, named("batch"), dim(width)))
-	default:
-		node(b, "Identity", "last_hidden_state", last)
-		b.Output = append(b.Output, value("last_hidden_state", float, named("batch"), named("sequence"), dim(width)))
-	}
-}
-
-func mean(b *onnxpb.GraphProto, out, in string) {
-	n := node(b, "ReduceMean", out, in)
-	kind := onnxpb.AttributeProto_INTS
-	none := onnxpb.AttributeProto_INT
-	n.Attribute = []*onnxpb.AttributeProto{
-		{Name: proto.String("axes"), Type: &kind, Ints: []int64{1}},
-		{Name: proto.String("keepdims"), Type: &none, I: proto.Int64(0)},
-	}
-}
-
-func dim(n int64) *onnxpb.TensorShapeProto_Dimension {
-	return &onnxpb.TensorShapeProto_Dimension{Value: &onnxpb.TensorShapeProto_Dimension_DimValue{DimValue: n}}
-}
-
-func named(name string) *onnxpb.TensorShapeProto_Dimension {
-	return &onnxpb.TensorShapeProto_Dimension{Value: &onnxpb.TensorShapeProto_Dimension_DimParam{DimParam: name}}
-}
-
-func value(name string, kind onnxpb.TensorProto_DataType, dims ...*onnxpb.TensorShapeProto_Dimension) *onnxpb.ValueInfoProto {
-	of := &onnxpb.TypeProto_Tensor{ElemType: proto.Int32(int32(kind)), Shape: &onnxpb.TensorShapeProto{Dim: dims}}
-	return &onnxpb.ValueInfoProto{Name: proto.String(name), Type: &onnxpb.TypeProto{Value: &onnxpb.TypeProto_TensorType{TensorType: of}}}
-}
-
-func node(b *onnxpb.GraphProto, kind, out string, in ...string) *onnxpb.NodeProto {
-	n := &onnxpb.NodeProto{Name: proto.String("/" + out), OpType: proto.String(kind), Input: in, Output: []string{out}}
-	b.Node = append(b.Node, n)
-	return n
-}
-
-func weight(b *onnxpb.GraphProto, name string, rows int64) {
-	b.Initializer = append(b.Initializer, floats(name, rows, width))
-}
-
-func floats(name string, rows, columns int64) *onnxpb.TensorProto {
-	var raw []byte
-	for i := range rows * columns {
-		raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(float32(i%7)-3))
-	}
-	return &onnxpb.TensorProto{Name: proto.String(name), DataType: proto.Int32(int32(onnxpb.TensorProto_FLOAT)),
-		Dims: []int64{rows, columns}, RawData: raw}
-}
-
-// integer adds a constant without dimensions.
-func integer(b *onnxpb.GraphProto, name string, n int64) string {
-	raw := binary.LittleEndian.AppendUint64(nil, uint64(n))
-	b.Initializer = append(b.Initializer, &onnxpb.TensorProto{Name: proto.String(name),
-		DataType: proto.Int32(int32(onnxpb.TensorProto_INT64)), RawData: raw})
-	return name
-}
-
-const tokenizerText = `{"version":"1.0","truncation":null,"padding":null,"added_tokens":[
- {"id":0,"content":"[PAD]","single_word":false,"lstrip":false,"rstrip":false,"normalized":false,"special":true},
- {"id":2,"content":"[CLS]","single_word":false,"lstrip":false,"rstrip":false,"normalized":false,"special":true},
- {"id":3,"content":"[SEP]","single_word":false,"lstrip":false,"rstrip":false,"normalized":false,"special":true}],
- "normalizer":{"type":"BertNormalizer","clean_text":true,"handle_chinese_chars":true,"strip_accents":null,"lowercase":true},
- "pre_tokenizer":{"type":"BertPreTokenizer"},"decoder":null,
- "post_processor":{"type":"BertProcessing","sep":["[SEP]",3],"cls":["[CLS]",2]},
- "model":{"type":"WordPiece","unk_token":"[UNK]","continuing_subword_prefix":"##","max_input_chars_per_word":100,
- "vocab":{"[PAD]":0,"[UNK]":1,"[CLS]":2,"[SEP]":3,"a":4,"b":5}}}`
-
-// files are those of a small sentence-transformers' folder, beside its model.
-var files = map[string]string{
-	tokenizerFile:   tokenizerText,
-	tokenizerConfig: `{"model_max_length": 512, "pad_token": "[PAD]"}`,
-	modelConfig:     `{"architectures": ["BertModel"], "model_type": "bert", "max_position_embeddings": 16, "vocab_size": 6}`,
-	modulesFile: `[{"path": "", "type": "sentence_transformers.models.Transformer"},
-		{"path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
-		{"path": "2_Normalize", "type": "sentence_transformers.models.Normalize"}]`,
-	"1_Pooling/config.json": `{"pooling_mode_cls_token": false, "pooling_mode_mean_tokens": true, "pooling_mode_max_tokens": false}`,
-	lengthConfig:            `{"max_seq_length": 8, "do_lower_case": false}`,
-}
-
-// lay writes a folder of files, some of them replaced; "" removes one.
-func lay(t testing.TB, changed map[string]string) string {
-	t.Helper()
-	dir := t.TempDir()
-	all := maps.Clone(files)
-	maps.Copy(all, changed)
-	for name, text := range all {
-		if text == "" {
-			continue
-		}
-		file := filepath.Join(dir, name)
-		err := os.MkdirAll(filepath.Dir(file), 0o755)
-		if err == nil {
-			err = os.WriteFile(file, []byte(text), 0o644)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	return dir
-}
+type graph = textmodeltest.Graph
 
 // changed is a short form of a map.
 func changed(pairs ...string) map[string]string {
@@ -249,13 +58,13 @@ func TestRecognise(t *testing.T) {
 		"a classifier": {changed(modelConfig, `{"architectures": ["BertForSequenceClassification"]}`, modulesFile, ""), nil, "classifier with 2 labels"},
 		"no modules":   {changed(modulesFile, ""), nil, "takes token ids and no texts"},
 		"a folder for the transformer": {changed(modulesFile, `[{"path":"0_Transformer","type":"a.Transformer"},{"path":"1_Pooling","type":"b.Pooling"}]`,
-			tokenizerFile, "", "0_Transformer/tokenizer.json", tokenizerText, lengthConfig, "", "0_Transformer/"+lengthConfig, `{"max_seq_length": 7}`),
+			tokenizerFile, "", "0_Transformer/tokenizer.json", textmodeltest.Tokenizer, lengthConfig, "", "0_Transformer/"+lengthConfig, `{"max_seq_length": 7}`),
 			with(func(t *bundle.Text) {
 				t.Tokenizer, t.MaxLength, t.Normalize = "0_Transformer/tokenizer.json", 7, false
 			}), ""},
 	} {
-		dir := lay(t, c.changed)
-		graph{}.write(t, filepath.Join(dir, "onnx", "model.onnx"))
+		dir := textmodeltest.Lay(t, c.changed)
+		graph{}.Write(t, filepath.Join(dir, "onnx", "model.onnx"))
 		f, err := Recognise(dir, dir)
 		if err != nil {
 			t.Errorf("%s: %v", what, err)
@@ -289,7 +98,7 @@ func TestRecogniseRefuses(t *testing.T) {
 		"a path out":             {changed(modulesFile, `[{"path":"../x","type":"a.Transformer"}]`), "leads out of the folder"},
 		"no padding":             {changed(tokenizerConfig, `{"pad_token": null}`), "pad_token is missing"},
 		"no length":              {changed(tokenizerConfig, `{"pad_token": "[PAD]"}`, lengthConfig, "", modelConfig, "{}"), "max_seq_length"},
-		"capital letters":        {changed(lengthConfig, `{"max_seq_length": 8, "do_lower_case": true}`, tokenizerFile, strings.Replace(tokenizerText, `"lowercase":true`, `"lowercase":false`, 1)), "do_lower_case is true"},
+		"capital letters":        {changed(lengthConfig, `{"max_seq_length": 8, "do_lower_case": true}`, tokenizerFile, strings.Replace(textmodeltest.Tokenizer, `"lowercase":true`, `"lowercase":false`, 1)), "do_lower_case is true"},
 		"no tokenizer":           {changed(tokenizerFile, "", "vocab.txt", "a"), "there is no tokenizer.json"},
 		"weights of PyTorch":     {changed(onnx, "", "model.safetensors", "x"), "no ONNX file, only model.safetensors; onnx/model.onnx, which is to be in the folder, comes from `pip install"},
 		"no weights":             {changed(onnx, ""), "neither ONNX nor other weights"},
@@ -301,7 +110,7 @@ func TestRecogniseRefuses(t *testing.T) {
 		if _, is := all[onnx]; !is {
 			all[onnx] = "x"
 		}
-		if _, err := Recognise(lay(t, all), "x"); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := Recognise(textmodeltest.Lay(t, all), "x"); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v\ndoes not say %q", what, err, c.want)
 		}
 	}
@@ -309,7 +118,7 @@ func TestRecogniseRefuses(t *testing.T) {
 		"nothing of texts": changed(tokenizerFile, "", modulesFile, "", onnx, "x"),
 		"TensorFlow":       changed("saved_model.pb", "x"),
 	} {
-		if f, err := Recognise(lay(t, all), "x"); f != nil || err != nil {
+		if f, err := Recognise(textmodeltest.Lay(t, all), "x"); f != nil || err != nil {
 			t.Errorf("%s: %+v, %v", what, f, err)
 		}
 	}
@@ -332,42 +141,44 @@ func TestCheck(t *testing.T) {
 		max     int
 		want    string
 	}{
-		"a BERT":              {text: embed},
-		"without types":       {graph: graph{inputs: []string{maskInput}}, text: embed},
-		"32 bits":             {graph: graph{kind: onnxpb.TensorProto_INT32}, text: embed},
-		"more embeddings":     {graph: graph{rows: 64}, text: embed},
-		"a pooled output":     {graph: graph{pooled: true}, text: pooled},
-		"a reranker":          {graph: graph{labels: 1}, text: rerank},
-		"a shorter length":    {graph: graph{positions: 4}, text: embed, max: 4},
-		"a RoBERTa":           {graph: graph{positions: 9, roberta: true}, text: embed},
-		"a large vocabulary":  {graph: graph{rows: 5}, text: embed, want: "text.tokenizer: tokenizer.json has 6 tokens, and the model has embeddings of 5"},
-		"no mask":             {graph: graph{inputs: []string{typesInput}}, text: embed, want: "no input attention_mask"},
-		"positions":           {graph: graph{inputs: []string{maskInput, positionInput}}, text: embed, want: "position_ids"},
-		"an unknown input":    {graph: graph{inputs: []string{maskInput, "pixels"}}, text: embed, want: `input "pixels"`},
-		"floats":              {graph: graph{kind: onnxpb.TensorProto_FLOAT}, text: embed, want: "input_ids has the type FP32"},
-		"a fixed length":      {graph: graph{fixed: 128}, text: embed, want: "fixed length 128"},
-		"a pooled one pooled": {graph: graph{pooled: true}, text: embed, want: "text.pooling is mean, and the output sentence_embedding has 2 dimensions"},
-		"an unpooled one":     {text: pooled, want: "text.pooling is none, and the output last_hidden_state has 3"},
-		"an absent output":    {text: with(embed, func(t *bundle.Text) { t.Output = "x" }), want: `text.output is "x"`},
-		"three labels":        {graph: graph{labels: 3}, text: rerank, want: "one score for each text"},
-		"no logits":           {text: rerank, want: "text.task is rerank"},
-		"few positions":       {graph: graph{positions: 7}, text: embed, want: "text.max_length is 8, and the model has embeddings of 7 positions"},
-		"few of a RoBERTa":    {graph: graph{positions: 8, roberta: true}, text: embed, want: "embeddings of 7 positions"},
-		"a longer length":     {text: embed, max: 9, want: "the maximum length is 9 tokens; text.max_length of bundle.yaml is 8"},
-		"one type for pairs":  {graph: graph{labels: 1, types: 1}, text: rerank, want: "gives tokens the type 1, and the model knows 1"},
-		"no such padding":     {text: with(embed, func(t *bundle.Text) { t.Pad = "<pad>" }), want: `text.pad is "<pad>"`},
-		"no tokenizer":        {text: embed, changed: changed(tokenizerFile, ""), want: "text.tokenizer: "},
-		"a wrong tokenizer":   {text: embed, changed: changed(tokenizerFile, `{"version":"1.0","model":{"type":"Magic"}}`), want: "text.tokenizer: tokenizer.json: "},
+		"a BERT":                {text: embed},
+		"without types":         {graph: graph{Inputs: []string{maskInput}}, text: embed},
+		"32 bits":               {graph: graph{Kind: onnxpb.TensorProto_INT32}, text: embed},
+		"more embeddings":       {graph: graph{Rows: 64}, text: embed},
+		"a pooled output":       {graph: graph{Pooled: true}, text: pooled},
+		"a reranker":            {graph: graph{Labels: 1}, text: rerank},
+		"a shorter length":      {graph: graph{Positions: 4}, text: embed, max: 4},
+		"a RoBERTa":             {graph: graph{Positions: 9, Roberta: true}, text: embed},
+		"a large vocabulary":    {graph: graph{Rows: 5}, text: embed, want: "text.tokenizer: tokenizer.json has 6 tokens, and the model has embeddings of 5"},
+		"no mask":               {graph: graph{Inputs: []string{typesInput}}, text: embed, want: "no input attention_mask"},
+		"positions":             {graph: graph{Inputs: []string{maskInput, positionInput}}, text: embed, want: "position_ids"},
+		"an unknown input":      {graph: graph{Inputs: []string{maskInput, "pixels"}}, text: embed, want: `input "pixels"`},
+		"floats":                {graph: graph{Kind: onnxpb.TensorProto_FLOAT}, text: embed, want: "input_ids has the type FP32"},
+		"a fixed length":        {graph: graph{Fixed: 7}, text: embed, want: "text.max_length is 8, and the model's input input_ids has the fixed length 7"},
+		"a pooled one pooled":   {graph: graph{Pooled: true}, text: embed, want: "text.pooling is mean, and the output sentence_embedding has 2 dimensions"},
+		"an unpooled one":       {text: pooled, want: "text.pooling is none, and the output last_hidden_state has 3"},
+		"an absent output":      {text: with(embed, func(t *bundle.Text) { t.Output = "x" }), want: `text.output is "x"`},
+		"three labels":          {graph: graph{Labels: 3}, text: rerank, want: "one score for each text"},
+		"no logits":             {text: rerank, want: "text.task is rerank"},
+		"few positions":         {graph: graph{Positions: 7}, text: embed, want: "text.max_length is 8, and the model has embeddings of 7 positions"},
+		"few of a RoBERTa":      {graph: graph{Positions: 8, Roberta: true}, text: embed, want: "embeddings of 7 positions"},
+		"a fixed one that does": {graph: graph{Fixed: 128}, text: embed},
+		"no room for a text":    {text: embed, max: 1, want: "text.max_length: "},
+		"a longer length":       {text: embed, max: 9, want: "the maximum length is 9 tokens; text.max_length of bundle.yaml is 8"},
+		"one type for pairs":    {graph: graph{Labels: 1, Types: 1}, text: rerank, want: "gives tokens the type 1, and the model knows 1"},
+		"no such padding":       {text: with(embed, func(t *bundle.Text) { t.Pad = "<pad>" }), want: `text.pad is "<pad>"`},
+		"no tokenizer":          {text: embed, changed: changed(tokenizerFile, ""), want: "text.tokenizer: "},
+		"a wrong tokenizer":     {text: embed, changed: changed(tokenizerFile, `{"version":"1.0","model":{"type":"Magic"}}`), want: "text.tokenizer: tokenizer.json: "},
 	} {
-		dir := lay(t, c.changed)
+		dir := textmodeltest.Lay(t, c.changed)
 		file := filepath.Join(dir, "model.onnx")
-		c.graph.write(t, file)
+		c.graph.Write(t, file)
 		err := Check(dir, &c.text, file, c.max)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", what, err, c.want)
 		}
 	}
-	dir := lay(t, changed("model.onnx", "nonsense"))
+	dir := textmodeltest.Lay(t, changed("model.onnx", "nonsense"))
 	if err := Check(dir, &embed, filepath.Join(dir, "model.onnx"), 0); err == nil {
 		t.Error("a file that is no model passes")
 	}
@@ -375,15 +186,15 @@ func TestCheck(t *testing.T) {
 
 // A bundle is made of a folder with links, as a hub's client keeps it, without other programs' weights.
 func TestWrite(t *testing.T) {
-	from := lay(t, changed(tokenizerFile, "", "model.safetensors", "x", ".git/config", "x"))
+	from := textmodeltest.Lay(t, changed(tokenizerFile, "", "model.safetensors", "x", ".git/config", "x"))
 	blobs := t.TempDir()
-	if err := os.WriteFile(filepath.Join(blobs, "blob"), []byte(tokenizerText), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(blobs, "blob"), []byte(textmodeltest.Tokenizer), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Symlink(filepath.Join(blobs, "blob"), filepath.Join(from, tokenizerFile)); err != nil {
 		t.Fatal(err)
 	}
-	graph{}.write(t, filepath.Join(from, "onnx", "model.onnx"))
+	graph{}.Write(t, filepath.Join(from, "onnx", "model.onnx"))
 	f, err := Recognise(from, from)
 	if err != nil {
 		t.Fatal(err)
@@ -404,7 +215,7 @@ func TestWrite(t *testing.T) {
 			t.Errorf("the bundle has %s", name)
 		}
 	}
-	graph{rows: 2}.write(t, filepath.Join(from, "onnx", "model.onnx"))
+	graph{Rows: 2}.Write(t, filepath.Join(from, "onnx", "model.onnx"))
 	if _, err := Write(root, "team/minilm:v1", from, f, bundle.Manifest{}); err == nil || !strings.Contains(err.Error(), "text.tokenizer") {
 		t.Errorf("a tokenizer that does not fit: %v", err)
 	}
@@ -415,10 +226,10 @@ func TestWrite(t *testing.T) {
 
 // Whatever the files have in them, nothing panics.
 func FuzzRecognise(f *testing.F) {
-	f.Add(files[modulesFile], files[modelConfig], files[tokenizerConfig], files[lengthConfig], files["1_Pooling/config.json"])
+	f.Add(textmodeltest.Files[modulesFile], textmodeltest.Files[modelConfig], textmodeltest.Files[tokenizerConfig], textmodeltest.Files[lengthConfig], textmodeltest.Files["1_Pooling/config.json"])
 	f.Add("[null]", "null", `{"pad_token":1}`, `{"max_seq_length":1e300}`, `{"pooling_mode":[]}`)
 	f.Fuzz(func(t *testing.T, modules, config, tokens, lengths, pooling string) {
-		dir := lay(t, changed(modulesFile, modules, modelConfig, config, tokenizerConfig, tokens, lengthConfig, lengths,
+		dir := textmodeltest.Lay(t, changed(modulesFile, modules, modelConfig, config, tokenizerConfig, tokens, lengthConfig, lengths,
 			"1_Pooling/config.json", pooling, "model.onnx", "x"))
 		f, err := Recognise(dir, dir)
 		if err == nil && f != nil && f.Manifest.Text != nil {

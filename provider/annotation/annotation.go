@@ -58,6 +58,9 @@ const (
 	// InferMaxShapes has the largest sizes that a request may have, in the same notation. A
 	// larger request is refused.
 	InferMaxShapes = "com.openfaas.infer.shapes.max"
+	// InferMaxLength is the maximum number of tokens of a text, special ones included, and what becomes of longer ones:
+	// "256", "256,refuse", or "refuse" for the bundle's own number. Texts are cut unless it says refuse.
+	InferMaxLength = "com.openfaas.infer.max-length"
 	// InferMaxBatch is the maximum number of requests in one batch: 1 to 1024, 32 if
 	// absent.
 	InferMaxBatch = "com.openfaas.infer.max-batch"
@@ -117,6 +120,8 @@ const (
 	// InferReach is in a function's status for which sizes of requests its objective holds. In a
 	// deployment it is ignored.
 	InferReach = "com.openfaas.infer.reach"
+	// InferTexts is in a function's status what its model does with texts. In a deployment it is ignored.
+	InferTexts = "com.openfaas.infer.texts"
 	// InferPromise is in a function's status what was promised and how well it was kept. In a deployment it is
 	// ignored.
 	InferPromise = "com.openfaas.infer.promise"
@@ -229,7 +234,7 @@ const (
 var knownKeys = map[string][]string{
 	"com.openfaas.slo.": {SLOLatency, SLOLatencyMin, SLOPercentile},
 	"com.openfaas.infer.": {InferAccess, InferAnswerCache, InferCanary, InferCanaryDifferent, InferCanaryMargin, InferCanaryMirror, InferCanaryTimeout,
-		InferDevice, InferHedge, InferImage, InferKeepAlive, InferMaxBatch, InferMaxShapes, InferModel, InferPartition, InferPartitionInstances, InferPolicy, InferRate,
+		InferDevice, InferHedge, InferImage, InferKeepAlive, InferMaxBatch, InferMaxLength, InferMaxShapes, InferModel, InferPartition, InferPartitionInstances, InferPolicy, InferRate,
 		InferShadow, InferShapes, InferShare, InferWeight},
 }
 
@@ -273,6 +278,9 @@ type Inference struct {
 	// Shapes and MaxShapes are InferShapes and InferMaxShapes, for tensor.ParseShapes, "" if
 	// the deployment does not say.
 	Shapes, MaxShapes string
+	// MaxLength and RefuseLong are InferMaxLength, 0 for the bundle's own number.
+	MaxLength  int
+	RefuseLong bool
 	// MaxBatch is InferMaxBatch.
 	MaxBatch int
 	// Policy is one of batching.Names, "" for the provider's default.
@@ -515,6 +523,8 @@ func (in *Inference) set(key, value string) (err error) {
 		in.Shapes, err = shapes(key, value)
 	case InferMaxShapes:
 		in.MaxShapes, err = shapes(key, value)
+	case InferMaxLength:
+		in.MaxLength, in.RefuseLong, err = maxLength(key, value)
 	case InferMaxBatch:
 		in.MaxBatch, err = integer(key, value, 1, LargestBatch, "32")
 	case InferPolicy:

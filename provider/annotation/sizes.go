@@ -4,9 +4,48 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 
+	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
+
+// The words of InferMaxLength beside a number: what becomes of longer texts.
+const (
+	refuseLong   = "refuse"
+	truncateLong = "truncate"
+)
+
+// maxLength reads the maximum number of tokens of a text, 0 for that of the bundle, and whether longer ones are refused.
+func maxLength(key, value string) (tokens int, refuse bool, err error) {
+	number, word, both := strings.Cut(value, ",")
+	if word = strings.TrimSpace(word); !both && (value == refuseLong || value == truncateLong) {
+		number, word = "", value
+	}
+	if number = strings.TrimSpace(number); number != "" {
+		tokens, err = strconv.Atoi(number)
+	}
+	known := word == refuseLong || word == truncateLong || word == "" && !both
+	if err != nil || !known || tokens < 1 && number != "" || tokens > bundle.MaxTextLength || number == "" && (both || word == "") {
+		return 0, false, &Error{Key: key, Value: value, Example: "256,refuse", Why: fmt.Sprintf(
+			"it must be a number of tokens from 1 to %d, %s, or both with a comma between; texts are cut unless it says %[2]s",
+			bundle.MaxTextLength, refuseLong)}
+	}
+	return tokens, word == refuseLong, nil
+}
+
+// WrongMaxLength says why a model cannot have the length of InferMaxLength. why is the end of a sentence.
+func (in *Inference) WrongMaxLength(why string) *Error {
+	value := strconv.Itoa(in.MaxLength)
+	switch {
+	case in.MaxLength == 0:
+		value = refuseLong
+	case in.RefuseLong:
+		value += "," + refuseLong
+	}
+	return &Error{Key: InferMaxLength, Value: value, Why: why}
+}
 
 // shapes reads whole shapes by input. It returns them as [tensor.Shapes.String] writes them.
 func shapes(key, value string) (string, error) {

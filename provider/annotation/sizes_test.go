@@ -26,3 +26,21 @@ func TestParseShapes(t *testing.T) {
 		}
 	}
 }
+
+func TestParseMaxLength(t *testing.T) {
+	for value, want := range map[string]struct {
+		tokens int
+		refuse bool
+	}{"256": {256, false}, "256,refuse": {256, true}, " 8 , truncate ": {8, false}, "refuse": {0, true}, "truncate": {0, false}} {
+		got, err := Parse(deployment(map[string]string{InferMaxLength: value}))
+		if err != nil || got.MaxLength != want.tokens || got.RefuseLong != want.refuse {
+			t.Errorf("%q: %d, %v, %v", value, got.MaxLength, got.RefuseLong, err)
+		}
+	}
+	for _, value := range []string{"", "0", "-1", "many", "256,cut", "256,", ",refuse", "131073", "1e3", "256,refuse,8"} {
+		_, err := Parse(deployment(map[string]string{InferMaxLength: value}))
+		if wrong := new(Error); !errors.As(err, &wrong) || wrong.Key != InferMaxLength || !strings.Contains(err.Error(), "from 1 to 131072") {
+			t.Errorf("%q: %v", value, err)
+		}
+	}
+}

@@ -65,6 +65,9 @@ func (r *Registrar) Models(ctx context.Context, f *provider.Function) (dir strin
 	if err == nil {
 		models, err = r.cutter.WithPlans(ctx, f, models)
 	}
+	if err == nil {
+		err = SetTexts(ctx, r.Children, b, f, models)
+	}
 	if err != nil {
 		return b.Dir, nil, fmt.Errorf("%s: %w", f.ModelFrom(), err)
 	}

@@ -40,6 +40,8 @@ type Models struct {
 	Config
 	// alike has, by directory, what is known of the bundles whose models answer the same requests.
 	alike sync.Map
+	// texts has, by the models' files, what they were last checked with that take texts.
+	texts sync.Map
 
 	modelCache
 }

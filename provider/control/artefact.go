@@ -2,6 +2,7 @@ package control
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/profiler/correction"
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/annotation"
 	"github.com/faas-infer/faas-infer/provider/latency"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
@@ -23,6 +25,8 @@ type artefact struct {
 	// not known.
 	of       string
 	accuracy float64
+	// texts says what it does with texts, "" if it takes none.
+	texts string
 	// fingerprint is the fingerprint of instances that load it now, "" if the provider has
 	// no other replicas.
 	fingerprint string
@@ -145,6 +149,25 @@ func unbatched(artefacts []*artefact) string {
 		}
 	}
 	return ""
+}
+
+// textsText says what the models do with texts, "" if they take none. They do the same, since a bundle with texts has
+// one model. in are the function's settings.
+func textsText(artefacts []*artefact, in *annotation.Inference) string {
+	if len(artefacts) == 0 || artefacts[0].texts == "" {
+		return ""
+	}
+	length := "longer ones are cut"
+	if in.RefuseLong {
+		length = "longer ones are refused"
+	}
+	if in.MaxLength > 0 {
+		length = fmt.Sprintf("those of more than %d are cut", in.MaxLength)
+		if in.RefuseLong {
+			length = fmt.Sprintf("those of more than %d are refused", in.MaxLength)
+		}
+	}
+	return artefacts[0].texts + "; " + length
 }
 
 // reachText says for which sizes of requests the models meet the objective, "" if they have one size.

@@ -19,6 +19,9 @@ type Model struct {
 	File string
 	// Images says how the model expects images, "" if it takes none.
 	Images string
+	// Text identifies how the model takes texts: its bundle's settings and tokenizer. Texts says it to people. Both
+	// are "" if it takes none.
+	Text, Texts string
 	// Accuracy is in percent, 0 if it is not known.
 	Accuracy float64
 	// From is the name of the model that Plan cuts, Plan says how, and Profile has the predicted

@@ -335,7 +335,12 @@ func (c preparation) artefacts() (found []*artefact) {
 		}
 		profile := c.refined(t)
 		a := &artefact{
-			Artefact: cluster.Artefact{Name: t.Name, Bundle: r.bundle, Model: t.prepared, Images: t.Images, Shapes: latency.SizesOf(r.Function).Shapes, MaxShapes: r.Inference.MaxShapes}, of: t.Of, accuracy: t.Accuracy, cut: t.Plan, file: t.File,
+			Artefact: cluster.Artefact{
+				Name: t.Name, Bundle: r.bundle, Model: t.prepared, Images: t.Images,
+				Shapes: latency.SizesOf(r.Function).Shapes, MaxShapes: r.Inference.MaxShapes,
+				MaxLength: r.Inference.MaxLength, RefuseLong: r.Inference.RefuseLong, Text: t.Text,
+			},
+			of: t.Of, accuracy: t.Accuracy, texts: t.Texts, cut: t.Plan, file: t.File,
 			profile: profile, promised: c.rules.Promised(r.Function, profile), reach: c.rules.Reach(r.Function, profile),
 		}
 		times := c.records.Correction(recordName(r.Name, t.Name, ""), profile, latency.Quantile(r.Function))
@@ -382,9 +387,10 @@ func (c preparation) settle(a *artefact) (refuse *annotation.Error) {
 	return a.plan.Refuse
 }
 
-// takesAlike reports whether instances of two artefacts take the same images and sizes.
+// takesAlike reports whether instances of two artefacts take the same images, sizes and texts.
 func takesAlike(a, b cluster.Artefact) bool {
-	return a.Images == b.Images && a.Shapes == b.Shapes && a.MaxShapes == b.MaxShapes
+	return a.Images == b.Images && a.Shapes == b.Shapes && a.MaxShapes == b.MaxShapes &&
+		a.MaxLength == b.MaxLength && a.RefuseLong == b.RefuseLong && a.Text == b.Text
 }
 
 // renumber gives the instances of an artefact the number of the revision that is served from

@@ -106,7 +106,7 @@ func (c *display) status(fn *function) provider.Status {
 	s := provider.Status{
 		Problem: fn.problem(), Slight: fn.servingProblem() == "",
 		Plan:  joined(planText(fn.artefacts, fn.planning), unbatched(fn.artefacts), shadowText(fn)),
-		Reach: reachText(fn.artefacts), Progress: c.progress(fn), Usage: fn.Usage(), Stopped: fn.stopped,
+		Reach: reachText(fn.artefacts), Texts: textsText(fn.artefacts, &fn.Inference), Progress: c.progress(fn), Usage: fn.Usage(), Stopped: fn.stopped,
 	}
 	if fn.wanted != nil {
 		s.Learnt = fn.wanted.Learnt

@@ -2,6 +2,7 @@ package pool
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -70,6 +71,7 @@ func TestContentOfBundles(t *testing.T) {
 		"a large linked file":       {with("weights", "-> "+outside+"/large"), false},
 		"a link inside the bundle":  {with("again", "-> sub"), false},
 		"a link in a circle inside": {with("sub/again", "-> .."), false},
+		"a tokenizer":               {with("tokenizer.json", "{}"), false},
 	} {
 		sum, apart := hashed(t, lay(t, c.files))
 		if (sum == first) != c.same || apart != "" {
@@ -92,6 +94,19 @@ func TestContentOfALinkedBundle(t *testing.T) {
 		sum, _ := hashed(t, dir)
 		if linked, apart := hashed(t, link); linked != sum || apart != "" {
 			t.Errorf("weights %s: the link has another content; %q", weights, apart)
+		}
+	}
+}
+
+// Functions of one model do not share instances if their tokenizers or what they do with texts differ.
+func TestTextsAreContent(t *testing.T) {
+	files := map[string]string{"model.onnx": "graph", "tokenizer.json": "{}", "bundle.yaml": "text: {max_length: 8}"}
+	first, _ := hashed(t, lay(t, files))
+	for name, text := range map[string]string{"tokenizer.json": `{"a":1}`, "bundle.yaml": "text: {max_length: 9}"} {
+		other := maps.Clone(files)
+		other[name] = text
+		if sum, _ := hashed(t, lay(t, other)); sum == first {
+			t.Errorf("another %s is the same content", name)
 		}
 	}
 }

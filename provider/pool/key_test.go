@@ -57,6 +57,8 @@ func TestWhoShares(t *testing.T) {
 		{"another namespace, and all share", deployed(t, "b", "o", all), whole, everywhere},
 		{"another percentile", deployed(t, "b", "n", map[string]string{annotation.SLOPercentile: "95"}), whole, "other"},
 		{"another largest batch", deployed(t, "b", "n", map[string]string{annotation.InferMaxBatch: "8"}), whole, "other"},
+		{"another maximum length", deployed(t, "b", "n", map[string]string{annotation.InferMaxLength: "8"}), whole, "other"},
+		{"long texts refused", deployed(t, "b", "n", map[string]string{annotation.InferMaxLength: "refuse"}), whole, "other"},
 		{"another keep-alive", deployed(t, "b", "n", map[string]string{annotation.InferKeepAlive: "1m"}), whole, "other"},
 		{"another environment", deployed(t, "b", "n", nil, func(d *types.FunctionDeployment) { d.EnvVars = map[string]string{"x": "y"} }), whole, "other"},
 		{"other limits", deployed(t, "b", "n", nil, func(d *types.FunctionDeployment) { d.Limits = &types.FunctionResources{CPU: "1"} }), whole, "other"},
