@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -23,23 +22,20 @@ func (p *place) textModels(t *testing.T) (embed, rerank, python string) {
 	if err != nil {
 		t.Fatalf("the models: %v\n%s", err, out)
 	}
-	p.textBundle(t, "minilm", embed, "max_length: 256\n  pooling: mean\n  normalize: true\n")
-	p.textBundle(t, "reranker", rerank, "max_length: 512\n  task: rerank\n")
+	p.textBundle(t, "minilm", embed)
+	p.textBundle(t, "reranker", rerank)
 	return embed, rerank, python
 }
 
-// textBundle writes the bundle NAME:latest of a folder's model. settings are those of the field text.
-func (p *place) textBundle(t *testing.T, name, folder, settings string) {
+// textBundle makes a folder the bundle NAME:latest.
+func (p *place) textBundle(t *testing.T, name, folder string) {
 	t.Helper()
-	dir := filepath.Join(p.bundles, name, "latest")
-	write(t, "engine: onnx\nmodel: model.onnx\ntext:\n  pad: \"[PAD]\"\n  "+settings, 0o644, dir, "bundle.yaml")
-	for _, file := range []string{"model.onnx", "tokenizer.json"} {
-		if err := os.Link(filepath.Join(folder, file), filepath.Join(dir, file)); err != nil {
-			t.Fatal(err)
-		}
+	bundle := exec.Command(suite.binary, "bundle", folder, "--image", name+":latest", "--root", p.bundles)
+	if out, err := bundle.CombinedOutput(); err != nil {
+		t.Fatalf("bundle %s: %v\n%s", folder, err, out)
 	}
 	if onCluster != nil {
-		if err := onCluster.push(dir, name+":latest"); err != nil {
+		if err := onCluster.push(filepath.Join(p.bundles, name, "latest"), name+":latest"); err != nil {
 			t.Fatal(err)
 		}
 	}
