@@ -168,7 +168,7 @@ func TestTensorFlowByURIIsRefused(t *testing.T) {
 		u := &uris{image: "base:1", downloads: bundles.NewDownloads(
 			bundles.DownloadOptions{Dir: t.TempDir(), MaxBytes: 1 << 30, Sources: sources}, noSecrets{},
 			func(string) ([]store.Function, error) { return nil, nil })}
-		u.platform = &platform{ctx: t.Context()}
+		u.platform = &platform{ctx: t.Context(), images: &images{}}
 		u.models = &imageModels{local: &children.Models{}}
 		_, _, err = u.listModels(t.Context(), &provider.Function{Name: "f.fn", Revision: 1, Deployment: d, Inference: in})
 		wrong := new(annotation.Error)
