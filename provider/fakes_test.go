@@ -47,6 +47,8 @@ type fakeController struct {
 	deployed   map[string]*Function
 	scaled     map[string]uint64
 	problem    string
+	// stopped: no instance is ready.
+	stopped bool
 	// slight: the problem keeps no instance from serving.
 	slight bool
 	reach  string
@@ -89,7 +91,11 @@ func (c *fakeController) Status(name string) (Status, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	_, ok := c.deployed[name]
-	return Status{Replicas: 2, AvailableReplicas: 1, Usage: cluster.Resources{CPU: 250, Memory: 1 << 20}, Problem: c.problem, Slight: c.slight, Reach: c.reach}, ok
+	available := uint64(1)
+	if c.stopped {
+		available = 0
+	}
+	return Status{Replicas: 2, AvailableReplicas: available, Usage: cluster.Resources{CPU: 250, Memory: 1 << 20}, Problem: c.problem, Slight: c.slight, Reach: c.reach}, ok
 }
 
 // brokenStore is a store on a full disk.

@@ -82,14 +82,15 @@ type openAIModel struct {
 // the model. One object says both, so either's clients find their model at the provider's own address.
 const servedVersions = `[{"version":"1","state":"AVAILABLE","status":{"error_code":"OK","error_message":""}}]`
 
-// model returns a function as a model, and whether it is one and can answer.
+// model returns a function as a model, and whether it is one and can answer. A function that has instances can, even if
+// it cannot have as many as its load needs.
 func (s openAIRoutes) model(d *deployed) (openAIModel, bool) {
 	m := openAIModel{ID: d.Deployment.Service, Object: "model", Created: d.CreatedAt.Unix(), OwnedBy: d.Deployment.Namespace}
 	if m.OwnedBy != DefaultNamespace {
 		m.ID = d.Name
 	}
 	now := s.statusOf(d)
-	return m, d.Inference.IsInference && !d.isBroken() && (now.Problem == "" || now.Slight)
+	return m, d.Inference.IsInference && !d.isBroken() && (now.Problem == "" || now.Slight || now.AvailableReplicas > 0)
 }
 
 // visible decides which functions the sender of a request with a header may see: those that it may call. Their rates

@@ -61,7 +61,7 @@ func TestOpenAIInvokes(t *testing.T) {
 func TestOpenAIErrors(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.Bodies = web.NewBodyReader(100, time.Second, 1<<20) })
 	r.deploy(t, nil)
-	r.controller.problem = "the model cannot be read"
+	r.controller.problem, r.controller.stopped = "the model cannot be read", true
 	for _, c := range []struct {
 		method, path, body string
 		status             int
@@ -354,7 +354,11 @@ func TestOpenAIModels(t *testing.T) {
 	if w := r.do("GET", "/v1/models/text.team-a", ""); w.Code != 200 || strings.TrimSpace(w.Body.String()) != one {
 		t.Errorf("%d %s, want %s", w.Code, w.Body, one)
 	}
-	r.controller.problem = "the model cannot be read"
+	r.controller.problem = "it cannot have as many instances as its load needs"
+	if w := r.do("GET", "/v1/models", ""); strings.TrimSpace(w.Body.String()) != want {
+		t.Errorf("functions that have instances are not listed: %s", w.Body)
+	}
+	r.controller.problem, r.controller.stopped = "the model cannot be read", true
 	if w := r.do("GET", "/v1/models", ""); w.Body.String() != `{"data":[],"object":"list"}`+"\n" {
 		t.Errorf("functions that cannot answer are listed: %s", w.Body)
 	}

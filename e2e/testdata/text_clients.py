@@ -100,7 +100,8 @@ def with_openai(reference):
         refused("an unknown model", openai.NotFoundError, "absent", lambda: create(model="absent", input="x"))
 
     client = openai.OpenAI(base_url=url + "/v1", api_key="sk-any", max_retries=0)
-    check("the list of models", {m.id for m in client.models.list()} == {embed, rerank})
+    listed = {m.id for m in client.models.list()}
+    check(f"the list of models: {listed}", listed == {embed, rerank})
     check("one model", client.models.retrieve(embed).id == embed)
     refused("an absent model", openai.NotFoundError, embed, lambda: client.models.retrieve("absent"))
 

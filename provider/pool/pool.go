@@ -303,7 +303,7 @@ func (p *Pool) Status(name string) (provider.Status, bool) {
 	s.Learnt = f.Learnt
 	s.Problem, s.Progress = ownName(s.Problem, m.pool, f), ownName(s.Progress, m.pool, f)
 	if hopeless != "" {
-		s.Problem, s.Slight = hopeless, false
+		s.Problem, s.Slight, s.AvailableReplicas = hopeless, false, 0
 	}
 	own := m.part(time.Now(), len(names))
 	s.Usage.CPU, s.Usage.Memory = int(own*float64(s.Usage.CPU)), int64(own*float64(s.Usage.Memory))
