@@ -28,7 +28,9 @@ func (m *Model) Lookups() (all []Lookup) {
 	}
 	for _, n := range g.GetNode() {
 		for _, out := range n.GetOutput() {
-			w.made[out] = n
+			if out != "" { // An optional output that is left out.
+				w.made[out] = n
+			}
 		}
 	}
 	for _, n := range g.GetNode() {

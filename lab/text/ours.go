@@ -147,7 +147,7 @@ func (u *run) embeddings(ctx context.Context, s *served, d *rig.Deployed) error 
 	least := 1.0
 	texts := append(slices.Clone(u.corpus.texts), u.corpus.long...)
 	for i, text := range texts {
-		got, err := vectorOf(ctx, d.URL+"/function/"+exact, text)
+		got, err := vectorOf(ctx, d.URL, exact, text)
 		if err != nil {
 			return fmt.Errorf("text %d: %w", i, err)
 		}
@@ -161,9 +161,9 @@ func (u *run) embeddings(ctx context.Context, s *served, d *rig.Deployed) error 
 	return d.Remove(ctx, exact)
 }
 
-// vectorOf asks a function for one text's vector.
-func vectorOf(ctx context.Context, url, text string) ([]float32, error) {
-	body, err := json.Marshal(openAI.encode(text))
+// vectorOf asks a function of the provider at a URL for one text's vector.
+func vectorOf(ctx context.Context, url, function, text string) ([]float32, error) {
+	body, err := json.Marshal(map[string]any{"model": function, "input": text})
 	if err != nil {
 		return nil, err
 	}

@@ -101,8 +101,8 @@ func (m *Manifest) validateText() error {
 	return nil
 }
 
-// maxTokenizer is the maximum size in bytes of a tokenizer's file. The largest that we know have some 35 MB.
-const maxTokenizer = 64 << 20
+// MaxTokenizer is the maximum size in bytes of a tokenizer's file. The largest that we know have some 35 MB.
+const MaxTokenizer = 64 << 20
 
 // ReadTokenizer reads the file that [Text.Tokenizer] names in a bundle's directory. It follows no link out of
 // that. The error begins with the field.
@@ -120,12 +120,12 @@ func (t *Text) ReadTokenizer(dir string) ([]byte, error) {
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("text.tokenizer: %q in the bundle is not a file", t.Tokenizer)
 	}
-	file, err := io.ReadAll(io.LimitReader(f, maxTokenizer+1))
+	file, err := io.ReadAll(io.LimitReader(f, MaxTokenizer+1))
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("text.tokenizer: %w", err)
-	case len(file) > maxTokenizer:
-		return nil, fmt.Errorf("text.tokenizer: %q has more than %d MiB, the maximum", t.Tokenizer, maxTokenizer>>20)
+	case len(file) > MaxTokenizer:
+		return nil, fmt.Errorf("text.tokenizer: %q has more than %d MiB, the maximum", t.Tokenizer, MaxTokenizer>>20)
 	}
 	return file, nil
 }

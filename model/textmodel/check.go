@@ -2,7 +2,6 @@ package textmodel
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -39,7 +38,10 @@ func CheckFolder(dir string, f *Folder) error {
 	if t == nil {
 		return nil
 	}
-	text, err := os.ReadFile(filepath.Join(dir, t.Tokenizer))
+	text, err := reader{dir: dir}.content(t.Tokenizer, bundle.MaxTokenizer)
+	if err == nil && text == nil {
+		err = fmt.Errorf("there is no %s", t.Tokenizer)
+	}
 	if err != nil {
 		return fmt.Errorf("text.tokenizer: %w", err)
 	}

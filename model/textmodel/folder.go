@@ -29,30 +29,42 @@ type reader struct {
 	base string
 }
 
-// read decodes a JSON file into a value. It reports false if there is no such file.
-func (f reader) read(name string, into any) (bool, error) {
-	in, err := os.OpenFile(filepath.Join(f.dir, name), os.O_RDONLY|syscall.O_NONBLOCK, 0) // A pipe would wait.
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
+// read decodes a JSON file of settings into a value. It reports false if there is no such file.
+func (f reader) read(name string, into any) (bool, error) { return f.decode(name, maxConfig, into) }
+
+// decode is read for a file of at most so many bytes.
+func (f reader) decode(name string, most int64, into any) (bool, error) {
+	text, err := f.content(name, most)
+	if err != nil || text == nil {
 		return false, err
-	}
-	defer in.Close()
-	if info, err := in.Stat(); err != nil || !info.Mode().IsRegular() {
-		return false, fmt.Errorf("%s: it is not a file", name)
-	}
-	text, err := io.ReadAll(io.LimitReader(in, maxConfig+1))
-	switch {
-	case err != nil:
-		return false, fmt.Errorf("%s: %w", name, err)
-	case len(text) > maxConfig:
-		return false, fmt.Errorf("%s: it has more than %d MiB, the maximum", name, maxConfig>>20)
 	}
 	if err := json.Unmarshal(text, into); err != nil {
 		return false, fmt.Errorf("%s: %w", name, err)
 	}
 	return true, nil
+}
+
+// content is that of a file of at most so many bytes, nil if there is none.
+func (f reader) content(name string, most int64) ([]byte, error) {
+	in, err := os.OpenFile(filepath.Join(f.dir, name), os.O_RDONLY|syscall.O_NONBLOCK, 0) // A pipe would wait.
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	if info, err := in.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s: it is not a file", name)
+	}
+	text, err := io.ReadAll(io.LimitReader(in, most+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", name, err)
+	case int64(len(text)) > most:
+		return nil, fmt.Errorf("%s: it has more than %d MiB, the maximum", name, most>>20)
+	}
+	return text, nil
 }
 
 // readFirst is read for a file in base or else in the folder itself.
@@ -229,7 +241,7 @@ func (f reader) padding(tokenizer string) string {
 			Token string `json:"pad_token"`
 		} `json:"padding"`
 	}
-	_, _ = f.read(tokenizer, &file) // Check says what is wrong with it.
+	_, _ = f.decode(tokenizer, bundle.MaxTokenizer, &file) // Check says what is wrong with it.
 	return file.Padding.Token
 }
 
@@ -238,7 +250,7 @@ func (f reader) lowers(tokenizer string) bool {
 	var file struct {
 		Normalizer json.RawMessage `json:"normalizer"`
 	}
-	_, _ = f.read(tokenizer, &file) // Check says what is wrong with it.
+	_, _ = f.decode(tokenizer, bundle.MaxTokenizer, &file) // Check says what is wrong with it.
 	text := strings.Join(strings.Fields(string(file.Normalizer)), "")
 	return strings.Contains(text, `"type":"Lowercase"`) || strings.Contains(text, `"lowercase":true`)
 }
