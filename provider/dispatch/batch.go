@@ -99,9 +99,7 @@ func (d *Dispatcher) done(b *batch, total time.Duration, ran Executed) {
 			m.served = m.served || total > 0
 			d.samples.add(m, ran)
 			d.sizes.learn(b.looks, ran.Elements)
-			if ran.Rows > 0 && !d.sizes.pads() {
-				d.pad(now)
-			}
+			d.takesTexts(now, m, ran)
 		}
 		if total > 0 {
 			d.tardiness.add(b.predicted, total)
