@@ -83,9 +83,25 @@ func spoils(excess float64, k, of *kind) float64 {
 type spoiling struct {
 	start time.Duration
 	k     *kind
-	// others and excess are those of the functions, once known.
+	// others and excess are what the functions of these names return, if known.
 	known          bool
 	others, excess float64
+}
+
+// suits returns the kind as which the instance should execute a request of kind of, nil if it should not.
+// One that is more likely in time than late should, whatever its objective is, and one that is in time if it is smaller
+// than it seems.
+func (o *spoiling) suits(s *Shared, of *kind, w *waiter) *kind {
+	left := w.due - o.start
+	switch {
+	case s.fleet.pace.Of(max(of.real, of.exec[0])) <= left:
+		return of
+	case of.doubt > 0 && of.doubt <= left:
+		return of.tried()
+	case of.real > 0 && s.fleet.pace.Of(of.exec[0]) <= left && !s.fleet.inTimeSomewhere(w) && o.allow(s, of):
+		return of
+	}
+	return nil
 }
 
 // allow reports whether the instance may execute a request of kind of: not too many others are late for that. If they are,

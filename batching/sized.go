@@ -294,32 +294,14 @@ type candidate struct {
 // they are late in any case. It sets s.again to the time at which it would list more.
 func (s *Shared) look(k *kind, start time.Duration) {
 	s.soon, s.again = s.soon[:0], 0
-	spoiling := spoiling{start: start, k: k}
+	others := spoiling{start: start, k: k}
 	var next [MaxClasses]int
 	for waiting, _ := s.count(k); waiting > 0 && len(s.soon) < lookAhead; waiting-- {
 		w := s.earliest(s.line.lanes, &next)
-		if of := s.suits(k.of(w.work), start, &w, &spoiling); of != nil {
+		if of := others.suits(s, k.of(w.work), &w); of != nil {
 			s.soon = append(s.soon, candidate{waiter: w, of: of})
 		}
 	}
-}
-
-// suits returns the kind as which an instance free at start should execute a request of kind of, nil if it should not.
-// One that is more likely in time than late should, whatever its objective is, and one that is in time if it is smaller
-// than it seems.
-func (s *Shared) suits(of *kind, start time.Duration, w *waiter, others *spoiling) *kind {
-	left := w.due - start
-	switch {
-	case s.fleet.pace.Of(max(of.real, of.exec[0])) <= left:
-		return of
-	case of.doubt > 0 && of.doubt <= left:
-		return of.tried()
-	case of.real > 0 && s.fleet.pace.Of(of.exec[0]) <= left && !s.fleet.inTimeSomewhere(w):
-		if others.allow(s, of) {
-			return of
-		}
-	}
-	return nil
 }
 
 // inTimeSomewhere reports whether some instance is fast enough for a request's objective.

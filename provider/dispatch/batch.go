@@ -99,7 +99,9 @@ func (d *Dispatcher) done(b *batch, total time.Duration, ran Executed) {
 			m.served = m.served || total > 0
 			d.samples.add(m, ran)
 			d.sizes.learn(b.looks, ran.Elements)
-			d.takesTexts(now, m, ran)
+			if d.sizes.turns(d.instances, m, ran) {
+				d.pad(now, !d.sizes.pads())
+			}
 		}
 		if total > 0 {
 			d.tardiness.add(b.predicted, total)

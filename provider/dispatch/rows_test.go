@@ -79,7 +79,9 @@ func TestPaddingFollowsTheModel(t *testing.T) {
 	executed := func(id string, ran Executed) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		d.takesTexts(time.Now(), d.instances[instance(id, 1).ID], ran)
+		if d.sizes.turns(d.instances, d.instances[instance(id, 1).ID], ran) {
+			d.pad(time.Now(), !d.sizes.pads())
+		}
 	}
 	longest := func(id string) int64 { return d.instances[instance(id, 1).ID].Instance.Longest }
 	up("a", 300)

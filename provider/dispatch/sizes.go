@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/batching"
+	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/instance/frame"
 )
 
@@ -136,27 +137,25 @@ func (s *sizes) learn(of looks, elements int64) {
 // pads reports whether instances pad rows of different sizes.
 func (s *sizes) pads() bool { return s.longest.Load() > 0 }
 
-// takesTexts notes whether an instance has executed texts. Instances pad them if one has reported rows of texts, until no
-// such instance is left and another one has executed a batch: the function has another model. The lock is held.
-func (d *Dispatcher) takesTexts(now time.Time, m *instanceState, ran Executed) {
+// turns takes in what m, one of the instances, has executed, and reports whether their padding begins or ends with it. They
+// pad if one has reported rows of texts, until no such instance is left and another one has executed a batch: the function
+// has another model.
+func (s *sizes) turns(all map[cluster.InstanceID]*instanceState, m *instanceState, ran Executed) bool {
 	if ran.Rows > 0 {
 		m.texts = true
-		d.sizes.reported.add(ran.Rows)
-		if !d.sizes.pads() {
-			d.pad(now, true)
-		}
-		return
+		s.reported.add(ran.Rows)
+		return !s.pads()
 	}
-	if ran.Size == 0 || !d.sizes.pads() {
-		return
+	if ran.Size == 0 || !s.pads() {
+		return false
 	}
-	for _, o := range d.instances {
+	for _, o := range all {
 		if o.texts {
-			return
+			return false
 		}
 	}
-	d.sizes.rows, d.sizes.reported = meanRows{}, meanRows{}
-	d.pad(now, false)
+	s.rows, s.reported = meanRows{}, meanRows{}
+	return true
 }
 
 // pad makes the policy and what looks at bodies know whether instances pad the texts of a batch. The lock is held.
