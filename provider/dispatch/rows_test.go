@@ -21,9 +21,12 @@ func withTexts(n int) *frame.Request {
 
 // An exchange may take as long as all rows of its requests may, whether the instance is lent for it or not.
 func TestExchangesOfManyRowsMayTakeLong(t *testing.T) {
-	for name, invoke := range map[string]func(*Dispatcher, *frame.Request) error{
-		"ordinary":    func(d *Dispatcher, r *frame.Request) error { _, err := d.Invoke(t.Context(), r); return err },
-		"best effort": func(d *Dispatcher, r *frame.Request) error { _, err := InvokeSpare(d, r); return err },
+	for name, invoke := range map[string]func(*testing.T, *Dispatcher, *frame.Request) error{
+		"ordinary": func(t *testing.T, d *Dispatcher, r *frame.Request) error {
+			_, err := d.Invoke(t.Context(), r)
+			return err
+		},
+		"best effort": func(_ *testing.T, d *Dispatcher, r *frame.Request) error { _, err := InvokeSpare(d, r); return err },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -39,13 +42,11 @@ func TestExchangesOfManyRowsMayTakeLong(t *testing.T) {
 				a.echo.mu.Lock()
 				a.echo.gate = gate
 				a.echo.mu.Unlock()
-				go func() {
-					time.Sleep(30 * time.Second) // 200 rows are predicted to take 5 s.
-					close(gate)
-				}()
-				if err := invoke(r.Dispatcher, withTexts(200)); err != nil {
+				time.AfterFunc(30*time.Second, func() { close(gate) }) // 200 rows are predicted to take 5 s.
+				if err := invoke(t, r.Dispatcher, withTexts(200)); err != nil {
 					t.Error(err)
 				}
+				time.Sleep(time.Minute)
 			})
 		})
 	}
