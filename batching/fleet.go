@@ -29,6 +29,10 @@ type kind struct {
 	buckets []int64
 	// real is the time of a request that is too long for its deadline on any free instance, 0 for others.
 	real time.Duration
+	// doubt is the time of a request that is as much smaller as its size may be wrong ([Surely]), 0 if that is certain.
+	// trial is the kind that [kind.tried] returned.
+	doubt time.Duration
+	trial *kind
 	// stream: it is a stream of an instance that has several.
 	stream bool
 	// full is the largest batch that fills and executes in time when all

@@ -73,6 +73,8 @@ type Shared struct {
 	spare  spare
 	fleet  fleet
 	recent recent
+	// again is when [Shared.look] would list requests that it did not, 0 if it does not know.
+	again time.Duration
 	// holding is when the policy must look at a held batch again, 0 if none is
 	// held.
 	holding time.Duration
@@ -241,7 +243,11 @@ func (s *Shared) toFree(now time.Duration) bool {
 	s.held = s.held[:0]
 	for k := s.best(now); k != nil; k = s.best(now) {
 		s.held = append(s.held, k) // Unless it gets a batch.
+		s.again = 0
 		of := s.lineUp(k, now)
+		if s.again != 0 && (s.holding == 0 || s.again < s.holding) {
+			s.holding = s.again
+		}
 		if of == nil {
 			continue
 		}
@@ -360,7 +366,8 @@ func (s *Shared) dispatch(now time.Duration, slot, from, size int, of *kind) {
 	first := len(s.ids)
 	s.take(from, size)
 	if of.real > 0 {
-		s.spare.left -= spoils(s, now, s.fleet.members[slot].kind, of)
+		k := s.fleet.members[slot].kind
+		s.spare.left = max(spoiled, s.spare.left-spoils(excess(s, now, k), k, of))
 	}
 	s.fleet.engage(slot, now, size, of)
 	s.actions = append(s.actions, Action{Instance: s.fleet.members[slot].id, Dispatch: s.ids[first:len(s.ids):len(s.ids)]})

@@ -269,8 +269,9 @@ func addBacklog(c *Controller, fn *function, f *scaling.Function, now time.Time,
 		return
 	}
 	queued, at := c.options.Backlog(fn.Name)
-	f.Patient = stats.PatientWaiting
-	f.Rate += fn.backlog.Load(now, scaling.Queued{At: at, Requests: queued, Begun: stats.Patient, Waiting: stats.PatientWaiting, Within: provider.AsyncPatience})
+	rows := max(1, stats.Rows)
+	f.Patient = int(math.Ceil(float64(stats.PatientWaiting) * rows))
+	f.Rate += rows * fn.backlog.Load(now, scaling.Queued{At: at, Requests: queued, Begun: stats.Patient, Waiting: stats.PatientWaiting, Within: provider.AsyncPatience})
 }
 
 // fixedKeepAlive is a cold-start policy with the keep-alive of a deployment.

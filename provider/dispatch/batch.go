@@ -99,8 +99,8 @@ func (d *Dispatcher) done(b *batch, total time.Duration, ran Executed) {
 			m.served = m.served || total > 0
 			d.samples.add(m, ran)
 			d.sizes.learn(b.looks, ran.Elements)
-			if ran.Rows > 0 && !d.sizes.pads() {
-				d.pad(now)
+			if d.sizes.turns(d.instances, m, ran) {
+				d.pad(now, !d.sizes.pads())
 			}
 		}
 		if total > 0 {

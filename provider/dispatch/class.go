@@ -109,5 +109,5 @@ func (w *waiting) read(into []ClassStats) []ClassStats {
 
 // asPolicy returns the call as the policy sees it.
 func (c *call) asPolicy() batching.Request {
-	return batching.Request{ID: c.id, Deadline: c.deadline, Class: c.class, Within: c.objective - batching.Travel(c.objective), Elements: c.elements, Rows: c.look.rows}
+	return batching.Request{ID: c.id, Deadline: c.deadline, Class: c.class, Within: c.objective - batching.Travel(c.objective), Elements: c.elements, Rows: c.rows()}
 }

@@ -132,6 +132,8 @@ type instanceState struct {
 	lent bool
 	// longest is [batching.Instance.Longest]. The policy gets it when an instance has reported rows of texts: it pads.
 	longest int64
+	// texts: it has reported rows of texts.
+	texts bool
 	// lived is the time of its last answer to a health question. generation counts how often it
 	// went down.
 	lived              time.Time
@@ -178,6 +180,8 @@ type call struct {
 	// look is what is seen of its body, elements the number of elements of its rows by that, 0 if unknown.
 	look     look
 	elements int64
+	// unseen is how many rows others have, where nothing is seen of them.
+	unseen int
 	// signal carries the answer, or before that a batch to lead.
 	signal chan signal
 }
@@ -317,8 +321,9 @@ func (d *Dispatcher) admit(c *call) ([]*batch, error) {
 		c.extend(now, d.options.ColdWait, c.orphaned && !c.cold && !c.starting)
 	}
 	d.lastID++
-	c.id, c.elements = d.lastID, d.sizes.estimate(c.look)
-	d.sizes.rows.add(c.look.rows)
+	c.id = d.lastID
+	d.sizes.estimateOf(c)
+	d.sizes.rows.add(float64(c.rows()))
 	if len(d.probing) > 0 {
 		if b := (healthDriver{d}).probe(now, c); b != nil {
 			return []*batch{b}, nil

@@ -167,6 +167,14 @@ func (l *link) begin(calls []*call, within []time.Duration, until time.Time, onc
 	}, nil
 }
 
+// last lets the exchange take as long as its batch may that is predicted to take predicted: the link's time is for a full
+// batch of the planned size, and a request may have many rows.
+func (x *exchange) last(predicted time.Duration) {
+	if end := x.began.Add(patienceTimes * predicted); end.After(x.end) {
+		x.end, x.writeBy = end, end
+	}
+}
+
 // gathered returns what to write to a connection. A socket takes all buffers with one call. TLS would
 // make a record of each, and a call for it, so there they become one buffer.
 func gathered(conn net.Conn, buffers net.Buffers) net.Buffers {

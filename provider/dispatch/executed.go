@@ -26,7 +26,8 @@ type Executed struct {
 
 // executed returns the time of a batch as an exchange shows it. Its Size is 0 if the
 // exchange shows none: if it carried only a part of the batch, if an answer is an
-// error, or if it carried several batches of which a large part was not full.
+// error, or if it carried several batches of which a large part was not full. Of rows it then
+// still says how many there were, and how long.
 func (b *batch) executed(responses []frame.Response, took taken) Executed {
 	n := len(responses)
 	if !took.reported || n != len(b.calls) {
@@ -35,13 +36,16 @@ func (b *batch) executed(responses []frame.Response, took taken) Executed {
 	if took.rows > 0 {
 		n = max(n, int(took.rows*float64(n)+0.5))
 	}
-	if rest := n % b.limit; n > b.limit && rest != 0 && (took.rows <= 0 || n < mostlyFull*b.limit) {
-		return Executed{}
-	}
 	for i := range responses {
 		if responses[i].Status != 200 {
 			return Executed{}
 		}
+	}
+	if rest := n % b.limit; n > b.limit && rest != 0 && (took.rows <= 0 || n < mostlyFull*b.limit) {
+		if took.rows > 0 {
+			return Executed{Instance: b.instance, Elements: took.elements, Rows: took.rows}
+		}
+		return Executed{}
 	}
 	size := min(n, b.limit)
 	part := func(d time.Duration) time.Duration { return d * time.Duration(size) / time.Duration(n) }

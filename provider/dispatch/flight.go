@@ -163,6 +163,7 @@ func (f *flight) exchange(own *call) (left bool, err error) {
 			f.x = nil
 			return false, err
 		}
+		f.x.last(f.predicted)
 		f.x.writeBy = f.firstUseless(f.rest)
 		f.suspectAt, f.asked, f.lived = f.x.began.Add(f.overdue), time.Time{}, 0
 	}

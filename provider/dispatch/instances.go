@@ -48,7 +48,9 @@ func (d *Dispatcher) Up(in batching.Instance, network, address string) {
 				d.policy.Down(now, batching.Stream(in.ID, i))
 			}
 		}
-		if m.longest = in.Longest; !d.sizes.pads() {
+		if m.longest = in.Longest; d.sizes.pads() {
+			in.Longest = max(1, in.Longest)
+		} else {
 			in.Longest = 0
 		}
 		m.Instance = in

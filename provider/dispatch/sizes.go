@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/batching"
+	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/instance/frame"
 )
 
@@ -19,6 +20,8 @@ type sizes struct {
 	longest atomic.Int64
 	// rows is the mean number of rows of requests.
 	rows meanRows
+	// reported is the mean of what instances reported.
+	reported meanRows
 	// known has what instances reported, fits what follows for others, by format.
 	known map[look]int64
 	fits  [formats]line
@@ -78,6 +81,17 @@ func (s *sizes) estimate(of look) int64 {
 	return elements
 }
 
+// estimateOf sets the size and the rows of a call by what is seen of its body.
+func (s *sizes) estimateOf(c *call) {
+	c.elements = s.estimate(c.look)
+	if c.look.rows == 0 && s.pads() { // A compressed body, or one in a binary format.
+		c.unseen = int(s.reported.mean + 0.5)
+	}
+}
+
+// rows is how many rows a call seems to have.
+func (c *call) rows() int { return max(1, c.look.rows, c.unseen) }
+
 // looks are those of a batch's requests together: their format, unread if they have several, their mean
 // length, and whether all are alike.
 type looks struct {
@@ -123,17 +137,45 @@ func (s *sizes) learn(of looks, elements int64) {
 // pads reports whether instances pad rows of different sizes.
 func (s *sizes) pads() bool { return s.longest.Load() > 0 }
 
-// pad makes the policy and what looks at bodies know that instances pad the texts of a batch. The lock is held.
-func (d *Dispatcher) pad(now time.Time) {
-	longest := int64(1)
+// turns takes in what m, one of the instances, has executed, and reports whether their padding begins or ends with it. They
+// pad if one has reported rows of texts, until no such instance is left and another one has executed a batch: the function
+// has another model.
+func (s *sizes) turns(all map[cluster.InstanceID]*instanceState, m *instanceState, ran Executed) bool {
+	if ran.Rows > 0 {
+		m.texts = true
+		s.reported.add(ran.Rows)
+		return !s.pads()
+	}
+	if ran.Size == 0 || !s.pads() {
+		return false
+	}
+	for _, o := range all {
+		if o.texts {
+			return false
+		}
+	}
+	s.rows, s.reported = meanRows{}, meanRows{}
+	return true
+}
+
+// pad makes the policy and what looks at bodies know whether instances pad the texts of a batch. The lock is held.
+func (d *Dispatcher) pad(now time.Time, pads bool) {
+	longest, wanted := int64(0), pads
+	if pads {
+		longest = 1
+	}
 	for _, m := range d.instances {
-		longest = max(longest, m.longest)
+		if wanted = wanted || m.Sizes != nil; pads {
+			longest = max(longest, m.longest)
+		}
 	}
 	d.sizes.longest.Store(longest)
-	d.sizes.wanted.Store(true)
+	d.sizes.wanted.Store(wanted)
 	d.sizes.known, d.sizes.fits = nil, [formats]line{} // Bodies look otherwise from now on.
 	for _, m := range d.instances {
-		m.Instance.Longest = max(m.longest, 1)
+		if m.Instance.Longest = 0; pads {
+			m.Instance.Longest = max(m.longest, 1)
+		}
 		if m.up && !m.lent {
 			batching.Up(d.policy, now, m.Instance)
 		}
@@ -146,9 +188,9 @@ type meanRows struct{ requests, mean float64 }
 // rowsWindow is the number of requests after which 1/e of the weight of one is left.
 const rowsWindow = 300
 
-func (m *meanRows) add(rows int) {
+func (m *meanRows) add(rows float64) {
 	m.requests = min(m.requests+1, rowsWindow)
-	m.mean += (float64(max(1, rows)) - m.mean) / m.requests
+	m.mean += (max(1, rows) - m.mean) / m.requests
 }
 
 // line is the straight line nearest to pairs of numbers, of which the last count most.
@@ -185,7 +227,7 @@ func (b *batch) predict(in *batching.Instance) {
 	b.looks, b.rows = looksOf(b.calls), 0
 	longest, alike := int64(0), true
 	for _, c := range b.calls {
-		b.rows += max(1, c.look.rows)
+		b.rows += c.rows()
 		longest = max(longest, c.elements)
 		alike = alike && c.elements > 0 && (c.elements == b.calls[0].elements || in.Longest > 0)
 	}
@@ -200,5 +242,9 @@ func (b *batch) predict(in *batching.Instance) {
 		return time.Duration(float64(t) * in.Sizes.Factor(size, longest))
 	}
 	// A request that is longer than planned may be late in any case, and is not refused for that.
-	b.least, b.predicted = min(b.least, scaled(b.least, 1)), scaled(b.predicted, min(b.rows, len(in.Exec)))
+	b.predicted = scaled(b.predicted, min(b.rows, len(in.Exec)))
+	if in.Longest > 0 {
+		longest = batching.Surely(longest)
+	}
+	b.least = min(b.least, scaled(b.least, 1))
 }

@@ -27,7 +27,7 @@ type loan struct {
 // keeps one. If the exchange takes much longer than usual, the instance goes back to the ordinary
 // requests, which find out whether it lives.
 func InvokeSpare(d *Dispatcher, request *frame.Request) (*frame.Response, error) {
-	c := &call{request: request, class: request.Class}
+	c := &call{request: request, class: request.Class, look: d.sizes.lookAt(request)}
 	l := lend(d, c)
 	if l == nil {
 		return nil, spare.ErrOccupied
@@ -37,6 +37,7 @@ func InvokeSpare(d *Dispatcher, request *frame.Request) (*frame.Response, error)
 	if err != nil {
 		return nil, l.failed(err)
 	}
+	x.last(l.predicted)
 	responses, took, err := l.exchange(x)
 	if err != nil {
 		x.Close()
@@ -57,9 +58,10 @@ func lend(d *Dispatcher, c *call) *loan {
 		return nil
 	}
 	now := time.Now()
+	d.sizes.estimateOf(c)
 	var best *instanceState
 	for _, m := range d.instances {
-		if m.idle() && m.Serves()>>c.class&1 != 0 && dispensable(d, now, m) && (best == nil || m.idleSince.Before(best.idleSince)) {
+		if m.idle() && m.Serves()>>c.class&1 != 0 && dispensable(d, now, m, c) && (best == nil || m.idleSince.Before(best.idleSince)) {
 			best = m
 		}
 	}
@@ -68,9 +70,10 @@ func lend(d *Dispatcher, c *call) *loan {
 	}
 	best.lent = true
 	batching.Down(d.policy, now, &best.Instance)
-	b := &batch{instance: best.ID, variant: best.Variant, revision: best.Revision, link: best.link, limit: best.Config.Batch, predicted: best.Exec[0], once: d.options.Once, calls: []*call{c}, sent: now}
+	b := &batch{instance: best.ID, variant: best.Variant, revision: best.Revision, link: best.link, limit: best.Config.Batch, once: d.options.Once, calls: []*call{c}, sent: now}
+	b.predict(&best.Instance)
 	b.overdue = d.tardiness.overdue(b.predicted)
-	return &loan{d: d, id: best.ID, m: best, batch: b, timeout: d.timeout(best.Instance)}
+	return &loan{d: d, id: best.ID, m: best, batch: b, timeout: max(d.timeout(best.Instance), patienceTimes*b.predicted)}
 }
 
 // idle reports whether the instance takes batches and has none.
@@ -103,14 +106,16 @@ func (t *tightest) within(now time.Time, otherwise time.Duration) time.Duration 
 }
 
 // dispensable reports whether ordinary requests can do without an idle instance while it executes
-// one request. They can if another idle instance serves what it serves, or if a full batch is in
-// time after that request. The lock is held.
+// a call. They can if another idle instance serves what it serves, or if a full batch is in
+// time after that call. The lock is held.
 //
 // For example, with an objective of 200 ms, of which 5 ms are for the way back, an instance that
 // takes 40 ms for one request and 150 ms for its full batch is dispensable: 190 ≤ 195.
-func dispensable(d *Dispatcher, now time.Time, m *instanceState) bool {
+func dispensable(d *Dispatcher, now time.Time, m *instanceState, c *call) bool {
+	b := batch{calls: []*call{c}}
+	b.predict(&m.Instance)
 	slo := d.waiting.tight.within(now, d.options.SLO)
-	if m.Exec[0]+m.Exec[len(m.Exec)-1] <= slo-batching.Travel(slo) {
+	if b.predicted+m.Exec[len(m.Exec)-1] <= slo-batching.Travel(slo) {
 		return true
 	}
 	needed := m.Serves() & d.waiting.seen

@@ -9,6 +9,8 @@ const (
 	maxScanned = 256 << 10
 	// maxNested bounds how deep arrays and objects may lie in each other. What is deeper is not looked at.
 	maxNested = 64
+	// maxTexts bounds the rows of a body. An instance refuses one with more.
+	maxTexts = 2048
 )
 
 // scan is what is counted in a body.
@@ -127,16 +129,13 @@ func lookAtTexts(body []byte) look {
 	return of.beyond(len(body))
 }
 
-// beyond is the look of a body of which only the first maxScanned bytes were read.
+// beyond is the look of a body of so many bytes, of which only the first maxScanned were read.
 func (l look) beyond(length int) look {
-	if length <= maxScanned {
-		return l
-	}
-	more := float64(length) / maxScanned
+	more := max(1, float64(length)/maxScanned)
 	if l.rows == 1 {
 		l.length = int(more * float64(l.length))
 	} else {
-		l.rows = int(more * float64(l.rows))
+		l.rows = min(int(more*float64(l.rows)), maxTexts)
 	}
 	return l
 }
