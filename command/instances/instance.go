@@ -337,7 +337,7 @@ func (f *Flags) Whole(ctx context.Context, logger zerolog.Logger) (*Served, erro
 	}
 	options := f.ServerOptions(startup, logger)
 	options.Images = images
-	if err := f.files.readText(f.Model, &options); err != nil {
+	if err := f.ReadText(&options); err != nil {
 		return nil, errors.Join(err, engine.Close())
 	}
 	server, err := instance.NewServer(engine, options)
