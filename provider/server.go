@@ -38,7 +38,7 @@ const (
 )
 
 // DefaultMaxAnswers is Options.MaxAnswers if that is 0.
-const DefaultMaxAnswers = DefaultMaxHeld / 4
+const DefaultMaxAnswers = 256 << 20
 
 // Options configures a Server.
 type Options struct {

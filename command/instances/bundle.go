@@ -47,11 +47,8 @@ func (b *bundleFlags) dir(model string) string {
 	return filepath.Dir(model)
 }
 
-// ReadText makes the server of f's model take texts if its bundle says how.
-func (f *Flags) ReadText(o *instance.Options) error { return f.files.readText(f.Model, o) }
-
-// readText makes the server of a model take texts if the bundle says how.
-func (b *bundleFlags) readText(model string, o *instance.Options) (err error) {
+// ReadText makes the server of a model take texts if the bundle says how.
+func (b *bundleFlags) ReadText(model string, o *instance.Options) (err error) {
 	if b.text.MaxLength < 0 {
 		return fmt.Errorf("--max-length is %d: give 1 or more", b.text.MaxLength)
 	}
