@@ -27,7 +27,7 @@ type member struct {
 var errLate = errors.New("the latency objective can no longer be met for this request; try again later or lower the load")
 
 // errCrowded is the error of a member for whose answer there is no room beside those of its neighbours.
-var errCrowded = errors.New("the answers to the requests that ran together are too large; try again in a moment")
+var errCrowded = errors.New("the answers to the requests that ran together are too large")
 
 // decodedBytes limits the decoded inputs in bytes that a batch holds at once. A batch
 // that exceeds it runs in several parts. Compressed bodies and images are small, but
@@ -124,6 +124,8 @@ func (s *Server) put(m member, response frame.Response, responses []frame.Respon
 	case m.Texts != nil && n > s.answerLimit:
 		response = m.Failure(http.StatusRequestEntityTooLarge, fmt.Errorf(
 			"the answer has %d bytes; at most %d are allowed; send fewer texts in a request", n, s.answerLimit))
+	case others > 0 && others+n > s.answerLimit && m.once: // It has run.
+		response = m.Failure(http.StatusInternalServerError, errCrowded)
 	case others > 0 && others+n > s.answerLimit:
 		response = again(m.Failure(http.StatusServiceUnavailable, errCrowded))
 	}

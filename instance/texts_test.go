@@ -145,6 +145,14 @@ func TestAnswersOfABatchAreBounded(t *testing.T) {
 			t.Errorf("member %d: %d %v %s, want %d", i, r.Status, r.Header, r.Body, status)
 		}
 	}
+	once := []frame.Request{embed(`[1]`), embed(`[2]`), embed(`[3]`), embed(`[4]`), embed(`[5]`)}
+	for i := range once {
+		once[i].Once = true
+	}
+	s.answerLimit -= refusal
+	if responses, _ := s.HandleBatch(context.Background(), once); responses[2].Status != http.StatusInternalServerError {
+		t.Errorf("one that must not run twice: %d %s", responses[2].Status, responses[2].Body)
+	}
 	if !strings.Contains(string(responses[1].Body), "send fewer texts") {
 		t.Errorf("%s", responses[1].Body)
 	}
