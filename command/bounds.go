@@ -13,11 +13,12 @@ import (
 
 const (
 	// headsPart is the part of --max-held that unfinished heads may take in addition, queuePart
-	// that of the queue's requests in hand with their answers, and sparePart that of best-effort
-	// ones.
-	headsPart = 8
-	queuePart = 4
-	sparePart = 16
+	// that of the queue's requests in hand with their answers, sparePart that of best-effort
+	// ones, and answersPart that of the answers that are kept for equal requests.
+	headsPart   = 8
+	queuePart   = 4
+	sparePart   = 16
+	answersPart = 4
 	// heldPerConnection is how much of --max-held there must be for each connection. One
 	// without a request takes some 20 KiB.
 	heldPerConnection = 64 << 10
@@ -65,7 +66,7 @@ func defaultMaxConnections(descriptors uint64, maxHeld int64) int {
 
 // collectorLimit returns the memory in bytes above which the garbage collector runs as often as
 // it must.
-func collectorLimit(maxHeld int64) int64 { return maxHeld*3/2 + besideHeld }
+func collectorLimit(maxHeld int64) int64 { return maxHeld*7/4 + besideHeld }
 
 // queueHeld returns the bytes that ordinary and best-effort requests of the queue may hold.
 func queueHeld(maxHeld int64) (ordinary, spare int64) {

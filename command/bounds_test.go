@@ -22,8 +22,8 @@ func TestBoundsFollowMaxHeld(t *testing.T) {
 	}
 	for _, maxHeld := range []int64{256 * mib, 512 * mib, 1024 * mib, 4096 * mib} {
 		ordinary, spare := queueHeld(maxHeld)
-		sum := maxHeld + maxHeld/headsPart + ordinary + spare
-		if limit := collectorLimit(maxHeld); sum > limit || limit > maxHeld*3/2+200*mib {
+		sum := maxHeld + maxHeld/headsPart + maxHeld/answersPart + ordinary + spare
+		if limit := collectorLimit(maxHeld); sum > limit || limit > maxHeld*7/4+200*mib {
 			t.Errorf("--max-held %d MiB: %d MiB may be held, the collector's limit is %d MiB", maxHeld/mib, sum/mib, limit/mib)
 		}
 	}

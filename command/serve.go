@@ -106,7 +106,7 @@ func (s *runningProvider) newServer(b Base) *provider.Server {
 	s.endDownloads = end
 	return provider.New(provider.Options{
 		Store: p.Store, Controller: p.Controller, Metrics: b.Metrics, Decisions: b.Decisions, Gatherer: s.registry, Credentials: b.Credentials,
-		Bodies: b.Bodies, InFlight: b.InFlight, Tracer: b.Tracer, ColdWait: f.coldWait, Version: types.VersionInfo{Release: report.ReleaseOrCommit(), SHA: report.Version()}, Logger: s.log,
+		Bodies: b.Bodies, MaxAnswers: f.maxHeld / answersPart, InFlight: b.InFlight, Tracer: b.Tracer, ColdWait: f.coldWait, Version: types.VersionInfo{Release: report.ReleaseOrCommit(), SHA: report.Version()}, Logger: s.log,
 		Secrets: p.Secrets, Logs: p.Logs, Nodes: p.Nodes, CORSOrigins: f.corsOrigins, Hosts: f.Hosts(), FunctionUser: p.FunctionUser, BehindGateway: f.behindGateway,
 		Build: p.Build, Upload: p.Upload, PublicKey: p.PublicKey, Defaults: p.Defaults, Fetcher: p.Fetcher, Downloads: downloads, Several: p.Several, AccessKeys: f.accessKeys, Rates: p.Rates, Rollouts: p.Rollouts, Revisions: p.Revisions,
 	})

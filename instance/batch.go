@@ -26,10 +26,17 @@ type member struct {
 // errLate is the error of a member that waited too long in the instance.
 var errLate = errors.New("the latency objective can no longer be met for this request; try again later or lower the load")
 
+// errCrowded is the error of a member for whose answer there is no room beside those of its neighbours.
+var errCrowded = errors.New("the answers to the requests that ran together are too large")
+
 // decodedBytes limits the decoded inputs in bytes that a batch holds at once. A batch
 // that exceeds it runs in several parts. Compressed bodies and images are small, but
 // their decoded inputs are not.
 const decodedBytes = 64 << 20
+
+// maxAnswers is the maximum size of a batch's answers in bytes. One answer of tensors alone may exceed it. Beyond
+// 1 GiB the dispatcher gives up the whole batch.
+const maxAnswers = 256 << 20
 
 // Spent says how a batch spent its time.
 type Spent struct {
@@ -49,7 +56,7 @@ func (s *Server) HandleBatch(ctx context.Context, requests []frame.Request) ([]f
 	responses := make([]frame.Response, len(requests))
 	members := make([]member, 0, len(requests))
 	var spent Spent
-	held, elements := 0, meanSize{}
+	held, answered, elements := 0, 0, meanSize{}
 	run := func() {
 		began, before := time.Now(), spent.Waited
 		tensors, texts := separate(members)
@@ -58,11 +65,16 @@ func (s *Server) HandleBatch(ctx context.Context, requests []frame.Request) ([]f
 		}
 		s.runTexts(ctx, texts, responses, &spent)
 		s.metrics.outcome(members, responses, time.Since(began), spent.Waited-before)
-		members, held = members[:0], 0
+		clear(members) // What they hold is free.
+		members, held, answered = members[:0], 0, sizeOf(responses)
 	}
 	for i, r := range requests {
 		if int64(len(r.Body)) > s.options.BodyLimit {
 			responses[i] = tooLarge(r.Path, s.options.BodyLimit)
+			continue
+		}
+		if answered >= s.answerLimit {
+			responses[i] = again(protocol.FailureAt(r.Path, http.StatusServiceUnavailable, errCrowded))
 			continue
 		}
 		call, response, took := s.decodeTimed(r)
@@ -72,16 +84,10 @@ func (s *Server) HandleBatch(ctx context.Context, requests []frame.Request) ([]f
 			continue
 		}
 		members = append(members, member{Call: call, at: i, due: r.Due, once: r.Once})
-		if s.dynamic {
+		if s.dynamic || s.model.Text != nil {
 			elements.add(s.model.Text, call)
 		}
-		for _, row := range call.Texts {
-			held += int(s.model.Text.Elements(row)) * textBytes
-		}
-		for _, in := range call.Inputs {
-			held += len(in.Data)
-		}
-		if held > decodedBytes {
+		if held += s.heldBy(call); held > decodedBytes {
 			run()
 		}
 	}
@@ -90,11 +96,54 @@ func (s *Server) HandleBatch(ctx context.Context, requests []frame.Request) ([]f
 		s.metrics.request(r.Status)
 	}
 	s.metrics.members.Observe(float64(len(requests)))
-	spent.Elements = elements.mean()
+	if s.dynamic {
+		spent.Elements = elements.mean()
+	}
 	if s.model.Text != nil {
 		spent.Rows = float64(elements.rows) / float64(max(1, elements.requests))
 	}
 	return responses, spent
+}
+
+// heldBy is about what a call holds in bytes until it has its answer, with the answer to its texts.
+func (s *Server) heldBy(call *protocol.Call) (held int) {
+	held = call.Kept
+	for _, row := range call.Texts {
+		held += int(s.model.Text.Elements(row))*textBytes + s.model.Text.Size()*vectorBytes
+	}
+	for _, in := range call.Inputs {
+		held += len(in.Data)
+	}
+	return held
+}
+
+// put makes a response the answer of a member. It refuses a response that would make the answers of the batch too large.
+func (s *Server) put(m member, response frame.Response, responses []frame.Response) {
+	n, others := len(response.Body), sizeOf(responses)
+	switch {
+	case m.Texts != nil && n > s.answerLimit:
+		response = m.Failure(http.StatusRequestEntityTooLarge, fmt.Errorf(
+			"the answer has %d bytes; at most %d are allowed; send fewer texts in a request", n, s.answerLimit))
+	case others > 0 && others+n > s.answerLimit && m.once: // It has run.
+		response = m.Failure(http.StatusInternalServerError, errCrowded)
+	case others > 0 && others+n > s.answerLimit:
+		response = again(m.Failure(http.StatusServiceUnavailable, errCrowded))
+	}
+	responses[m.at] = response
+}
+
+// sizeOf is the size of the answers so far in bytes.
+func sizeOf(responses []frame.Response) (n int) {
+	for i := range responses {
+		n += len(responses[i].Body)
+	}
+	return n
+}
+
+// again tells a client to try again after a moment.
+func again(response frame.Response) frame.Response {
+	response.Header.Set("Retry-After", "1")
+	return response
 }
 
 // meanSize is the mean size of requests' rows. A request of texts counts as often as it has rows.
@@ -187,12 +236,11 @@ func (s *Server) runGroup(ctx context.Context, group []member, responses []frame
 				responses[m.at] = protocol.Failure(statusOf(failed[i]), failed[i])
 				continue
 			}
-			responses[m.at] = s.respond(m, outputs[i])
+			s.put(m, s.respond(m, outputs[i]), responses)
 		}
 	case errors.Is(err, errLate):
 		for _, m := range group {
-			responses[m.at] = protocol.Failure(http.StatusServiceUnavailable, err)
-			responses[m.at].Header.Set("Retry-After", "1")
+			responses[m.at] = again(protocol.Failure(http.StatusServiceUnavailable, err))
 		}
 	case ctx.Err() != nil:
 		for _, m := range group {

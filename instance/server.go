@@ -90,6 +90,8 @@ type Server struct {
 	router      *mux.Router
 	// frameLimit is the maximum length of a frame in bytes.
 	frameLimit int64
+	// answerLimit is maxAnswers; tests have less.
+	answerLimit int
 	// runTimes are the times of runs of texts by rows and length.
 	runTimes runTimes
 }
@@ -132,6 +134,7 @@ func NewServer(engine Engine, options Options) (*Server, error) {
 
 		processor:   new(processor),
 		distributed: distributed,
+		answerLimit: maxAnswers,
 		frameLimit:  max(frameBodies, options.BodyLimit) + frame.Overhead(options.MaxBatch),
 	}
 	if b := options.Beside; b != nil {

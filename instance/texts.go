@@ -17,6 +17,9 @@ import (
 // textBytes is about what an element of a text takes in bytes while it waits for its run.
 const textBytes = 8
 
+// vectorBytes is about what an element of a text's vector takes in bytes, as a number and in the answer.
+const vectorBytes = 4 + 14
+
 // runTimes learns how long runs of texts take. It is safe for concurrent use.
 type runTimes struct {
 	mu  sync.Mutex
@@ -71,8 +74,10 @@ type textBatch struct {
 	members []member
 	answers [][][]float32
 	failed  []frame.Response
-	once    bool
-	spent   *Spent
+	// begun says that a row of a member has run. Such a member is finished, whatever the time.
+	begun []bool
+	once  bool
+	spent *Spent
 }
 
 // runTexts runs members that have texts. All their rows are cut into runs of like lengths, whatever members they
@@ -83,6 +88,7 @@ func (s *Server) runTexts(ctx context.Context, members []member, responses []fra
 	}
 	b := textBatch{server: s, members: members, spent: spent}
 	b.answers, b.failed = make([][][]float32, len(members)), make([]frame.Response, len(members))
+	b.begun = make([]bool, len(members))
 	var rows []textRow
 	var lengths []int
 	for i, m := range members {
@@ -107,7 +113,8 @@ func (s *Server) runTexts(ctx context.Context, members []member, responses []fra
 			responses[m.at] = b.failed[i]
 			continue
 		}
-		responses[m.at] = b.respond(m, b.answers[i])
+		s.put(m, b.respond(m, b.answers[i]), responses)
+		b.answers[i] = nil
 	}
 }
 
@@ -121,11 +128,15 @@ func (b *textBatch) fail(of, status int, err error) {
 	}
 }
 
-// live returns the rows whose members still need an answer, and the time from which none of them does.
+// live returns the rows whose members still need an answer, and the time from which none of them does. A member of which
+// a row has run needs its answer: what was computed would be lost.
 func (b *textBatch) live(rows []textRow, now time.Time) (live []textRow, until time.Time) {
 	var group []member
 	for _, r := range rows {
 		m := b.members[r.of]
+		if b.begun[r.of] {
+			m.due = time.Time{}
+		}
 		if !m.due.IsZero() && now.After(m.due) {
 			b.fail(r.of, http.StatusServiceUnavailable, errLate)
 		}
@@ -210,7 +221,7 @@ func (b *textBatch) keep(rows []textRow, own []text.Row, outputs []tensor.Tensor
 	defer b.server.recovered(&err)
 	answers, err := b.server.model.Text.Answers(own, outputs)
 	for i, answer := range answers {
-		b.answers[rows[i].of][rows[i].at] = answer
+		b.answers[rows[i].of][rows[i].at], b.begun[rows[i].of] = answer, true
 	}
 	return err
 }

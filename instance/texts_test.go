@@ -119,3 +119,56 @@ func TestTextsRunOnce(t *testing.T) {
 		t.Errorf("%d runs", engine.runs)
 	}
 }
+
+// Models of one length tell how many rows their requests have, and no number of elements.
+func TestRowsOfModelsOfOneLength(t *testing.T) {
+	_, s := newSummer(t)
+	s.dynamic = false
+	_, spent := s.HandleBatch(context.Background(), []frame.Request{embed(`[[1],[2],[3]]`), embed(`[4]`)})
+	if spent.Rows != 2 || spent.Elements != 0 {
+		t.Errorf("%v rows and %d elements a request", spent.Rows, spent.Elements)
+	}
+}
+
+// The answers of a batch are bounded: those for which there is no room come again, and an answer that is too large alone
+// is refused.
+func TestAnswersOfABatchAreBounded(t *testing.T) {
+	_, s := newSummer(t)
+	one, _ := s.HandleBatch(context.Background(), []frame.Request{embed(`[1]`)})
+	const refusal = 200 // About the size of one.
+	s.answerLimit = 2*len(one[0].Body) + refusal
+	many := embed("[[1]" + strings.Repeat(",[1]", 99) + "]")
+	responses, _ := s.HandleBatch(context.Background(), []frame.Request{embed(`[1]`), many, embed(`[2]`), embed(`[3]`)})
+	for i, status := range []int{200, 413, 200, 503} {
+		r := responses[i]
+		if r.Status != status || (status == 503) != (r.Header.Get("Retry-After") != "") {
+			t.Errorf("member %d: %d %v %s, want %d", i, r.Status, r.Header, r.Body, status)
+		}
+	}
+	once := []frame.Request{embed(`[1]`), embed(`[2]`), embed(`[3]`), embed(`[4]`), embed(`[5]`)}
+	for i := range once {
+		once[i].Once = true
+	}
+	s.answerLimit -= refusal
+	if responses, _ := s.HandleBatch(context.Background(), once); responses[2].Status != http.StatusInternalServerError {
+		t.Errorf("one that must not run twice: %d %s", responses[2].Status, responses[2].Body)
+	}
+	if !strings.Contains(string(responses[1].Body), "send fewer texts") {
+		t.Errorf("%s", responses[1].Body)
+	}
+}
+
+// A member of which a row has run is finished, however late.
+func TestBegunTextsAreFinished(t *testing.T) {
+	_, s := newSummer(t)
+	now := time.Now()
+	b := textBatch{server: s, members: make([]member, 2), failed: make([]frame.Response, 2), begun: []bool{true, false}}
+	for i := range b.members {
+		call, _ := s.decode(embed(`[1]`))
+		b.members[i] = member{Call: call, due: now.Add(-time.Second)}
+	}
+	live, until := b.live([]textRow{{0, 0}, {1, 0}}, now)
+	if len(live) != 1 || live[0].of != 0 || !until.IsZero() || b.failed[1].Status != http.StatusServiceUnavailable {
+		t.Errorf("rows %v until %v, %+v", live, until, b.failed)
+	}
+}

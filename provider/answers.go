@@ -31,17 +31,29 @@ const chosenPrefix = "X-Infer-"
 // cacheStatus is the header that says that an answer was kept (RFC 9211).
 const cacheStatus, cacheHit = "Cache-Status", "faas-infer; hit"
 
+// answerMemory is the memory that the answers of all functions take together, up to a limit. The least recently used
+// one of all makes room for a new one.
+type answerMemory struct {
+	limit int64
+
+	mu    sync.Mutex
+	order list.List // of *keptAnswer, the most recently used first
+	size  int64
+}
+
 // answers keeps answers of one revision of a function for requests that are equal to earlier ones, up to a size. The
 // least recently used answer makes room for a new one. Another deployment of the function begins with none. It is safe
 // for concurrent use.
 type answers struct {
+	memory  *answerMemory
 	limit   int64
 	metrics *metrics.AnswerMetrics
 
-	mu    sync.Mutex
-	kept  map[answerKey]*list.Element
-	order list.List // of *keptAnswer, the most recently used first
-	size  int64
+	// The lock of memory guards what follows.
+	kept   map[answerKey]*keptAnswer
+	order  list.List // of *keptAnswer, the most recently used first
+	size   int64
+	closed bool
 }
 
 // answerKey is a hash of what an answer depends on.
@@ -49,19 +61,36 @@ type answerKey [sha256.Size]byte
 
 // keptAnswer is one answer. It does not change.
 type keptAnswer struct {
+	of     *answers
 	key    answerKey
 	status int
 	header http.Header
 	body   []byte
 	size   int64
+	// own and all are its places in the orders of its function and of all. The lock of the memory guards them.
+	own, all *list.Element
 }
 
-// newAnswers returns a cache of limit bytes that counts its requests, nil if limit is 0.
-func newAnswers(limit int64, m *metrics.AnswerMetrics) *answers {
+// newAnswers returns a cache of limit bytes of a memory that counts its requests, nil if limit is 0. Close it when no
+// request uses it any more.
+func newAnswers(limit int64, memory *answerMemory, m *metrics.AnswerMetrics) *answers {
 	if limit <= 0 {
 		return nil
 	}
-	return &answers{limit: limit, metrics: m, kept: map[answerKey]*list.Element{}}
+	return &answers{memory: memory, limit: limit, metrics: m, kept: map[answerKey]*keptAnswer{}}
+}
+
+// close gives the memory back. Later answers are not kept. a may be nil.
+func (a *answers) close() {
+	if a == nil {
+		return
+	}
+	a.memory.mu.Lock()
+	defer a.memory.mu.Unlock()
+	a.closed = true
+	for _, k := range a.kept {
+		k.remove()
+	}
 }
 
 // invoke answers a request with the answer to an equal one, or lets the function answer it. a may be nil. While a
@@ -98,6 +127,7 @@ func keyOf(req *frame.Request) (key answerKey, ok bool) {
 		}
 	}
 	for _, v := range req.Header["Cache-Control"] {
+		v = strings.ToLower(v)
 		if strings.Contains(v, "no-cache") || strings.Contains(v, "no-store") {
 			return key, false
 		}
@@ -121,23 +151,32 @@ func keyOf(req *frame.Request) (key answerKey, ok bool) {
 
 // find returns a kept answer, nil if there is none. Its body must not be changed.
 func (a *answers) find(key answerKey) *frame.Response {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	e, ok := a.kept[key]
-	if !ok {
+	k := a.use(key)
+	if k == nil {
 		return nil
 	}
-	a.order.MoveToFront(e)
-	k := e.Value.(*keptAnswer)
 	h := k.header.Clone()
 	h[cacheStatus] = []string{cacheHit}
 	return &frame.Response{Status: k.status, Header: h, Body: k.body}
 }
 
+// use returns a kept answer, which is then the most recently used one, nil if there is none.
+func (a *answers) use(key answerKey) *keptAnswer {
+	a.memory.mu.Lock()
+	defer a.memory.mu.Unlock()
+	k := a.kept[key]
+	if k != nil {
+		a.order.MoveToFront(k.own)
+		a.memory.order.MoveToFront(k.all)
+	}
+	return k
+}
+
 // keep keeps a copy of an answer, unless it is larger than the cache.
 func (a *answers) keep(key answerKey, resp *frame.Response) {
+	m := a.memory
 	size := int64(len(resp.Body) + headSize("", "", resp.Header) + answerOverhead)
-	if size > a.limit {
+	if size > min(a.limit, m.limit) {
 		return
 	}
 	h := resp.Header.Clone()
@@ -145,22 +184,31 @@ func (a *answers) keep(key answerKey, resp *frame.Response) {
 		h = http.Header{}
 	}
 	// The body may lie in the request's buffer, which another request gets.
-	k := &keptAnswer{key: key, status: resp.Status, header: h, body: slices.Clone(resp.Body), size: size}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if e, ok := a.kept[key]; ok { // An equal request came at the same time.
-		a.remove(e)
+	k := &keptAnswer{of: a, key: key, status: resp.Status, header: h, body: slices.Clone(resp.Body), size: size}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if a.closed { // The function was deployed anew or removed meanwhile.
+		return
+	}
+	if before := a.kept[key]; before != nil { // An equal request came at the same time.
+		before.remove()
 	}
 	for a.size+size > a.limit {
-		a.remove(a.order.Back())
+		a.order.Back().Value.(*keptAnswer).remove()
 	}
-	a.kept[key] = a.order.PushFront(k)
-	a.size += size
+	for m.size+size > m.limit {
+		m.order.Back().Value.(*keptAnswer).remove()
+	}
+	k.own, k.all = a.order.PushFront(k), m.order.PushFront(k)
+	a.kept[key] = k
+	a.size, m.size = a.size+size, m.size+size
 }
 
 // remove forgets an answer. The lock is held.
-func (a *answers) remove(e *list.Element) {
-	k := a.order.Remove(e).(*keptAnswer)
+func (k *keptAnswer) remove() {
+	a := k.of
+	a.order.Remove(k.own)
+	a.memory.order.Remove(k.all)
 	delete(a.kept, k.key)
-	a.size -= k.size
+	a.size, a.memory.size = a.size-k.size, a.memory.size-k.size
 }

@@ -61,7 +61,7 @@ func TestAnswersAreKept(t *testing.T) {
 		{"POST", "/function/mnist/v1/embeddings", "b", "Accept", "x/y"}, {"POST", "/function/mnist/v1/rerank", "a", "Accept", "x/y"},
 		{"POST", "/function/mnist/v1/embeddings?q=1", "a", "Accept", "x/y"}, {"POST", "/function/mnist/v1/embeddings", "a", "Accept", "x"},
 		{"POST", "/function/mnist/v1/embeddings", "a", "Accept", "x/y", "X-Infer-Latency", "1s"},
-		{"POST", "/function/mnist/v1/embeddings", "a", "Accept", "x/y", "Cache-Control", "max-age=0, no-cache"},
+		{"POST", "/function/mnist/v1/embeddings", "a", "Accept", "x/y", "Cache-Control", "max-age=0, No-Cache"},
 		{"PUT", "/function/mnist/v1/embeddings", "a", "Accept", "x/y"}, {"POST", "/function/mnist/v1/embeddings", "", "Accept", "x/y"},
 	} {
 		w := r.do(other[0], other[1], other[2], other[3:]...)
@@ -138,7 +138,7 @@ func TestAnswersAreNotKeptUnasked(t *testing.T) {
 // The cache never holds more than its limit, whatever comes, and gives each request its own answer.
 func TestAnswersAreBounded(t *testing.T) {
 	const limit = 64 << 10
-	a := newAnswers(limit, metrics.New(prometheus.NewRegistry()).Function("f").Answers)
+	a := newAnswers(limit, &answerMemory{limit: 1 << 30}, metrics.New(prometheus.NewRegistry()).Function("f").Answers)
 	rng := rand.New(rand.NewPCG(1, 2))
 	d := &deployed{Function: &Function{Revision: 1}, rollout: new(atomic.Pointer[split])}
 	buffer := make([]byte, 0, 1<<20)
@@ -156,7 +156,7 @@ func TestAnswersAreBounded(t *testing.T) {
 		for e := a.order.Front(); e != nil; e = e.Next() {
 			sum += e.Value.(*keptAnswer).size
 		}
-		if sum != a.size || sum > limit || len(a.kept) != a.order.Len() {
+		if sum != a.size || sum != a.memory.size || sum > limit || len(a.kept) != a.order.Len() {
 			t.Fatalf("%d bytes, counted as %d, in %d and %d answers", sum, a.size, a.order.Len(), len(a.kept))
 		}
 		clear(buffer) // Another request gets it.
@@ -168,7 +168,7 @@ func TestAnswersAreBounded(t *testing.T) {
 
 // Requests that come together do not spoil each other's answers.
 func TestAnswersOfManyAtOnce(t *testing.T) {
-	a := newAnswers(64<<10, metrics.New(prometheus.NewRegistry()).Function("f").Answers)
+	a := newAnswers(64<<10, &answerMemory{limit: 1 << 30}, metrics.New(prometheus.NewRegistry()).Function("f").Answers)
 	d := &deployed{Function: &Function{}, rollout: new(atomic.Pointer[split]), dispatcher: dispatcherFunc(echo)}
 	var all sync.WaitGroup
 	for g := range 8 {
@@ -184,4 +184,71 @@ func TestAnswersOfManyAtOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
+}
+
+// The answers of all functions together stay within their memory: the least recently used one of all goes, and those of
+// a function that is removed or deployed anew go at once.
+func TestAnswersShareMemory(t *testing.T) {
+	memory := &answerMemory{limit: 10 << 10}
+	of := func() *answers {
+		return newAnswers(1<<30, memory, metrics.New(prometheus.NewRegistry()).Function("f").Answers)
+	}
+	a, b := of(), of()
+	put := func(a *answers, key byte) {
+		a.keep(answerKey{key}, &frame.Response{Status: 200, Body: make([]byte, 2<<10)})
+	}
+	for key := range byte(3) {
+		put(a, key)
+	}
+	put(b, 0)
+	if a.find(answerKey{0}) == nil {
+		t.Error("the first answer is lost")
+	}
+	put(b, 1) // In place of the second of a.
+	if a.find(answerKey{0}) == nil || a.find(answerKey{1}) != nil || a.find(answerKey{2}) == nil || b.find(answerKey{0}) == nil {
+		t.Errorf("%d and %d answers", len(a.kept), len(b.kept))
+	}
+	if memory.size != a.size+b.size || memory.size > memory.limit {
+		t.Errorf("%d bytes of %d and %d", memory.size, a.size, b.size)
+	}
+	a.close()
+	put(a, 4)
+	if memory.size != b.size || a.size != 0 || len(a.kept) != 0 {
+		t.Errorf("after the end of one %d bytes are kept, %d of the other's", memory.size, b.size)
+	}
+	put(b, 5)
+	if b.close(); memory.size != 0 || memory.order.Len() != 0 {
+		t.Errorf("%d bytes stay", memory.size)
+	}
+}
+
+// A function that is deployed anew or removed gives its memory back.
+func TestAnswersGiveMemoryBack(t *testing.T) {
+	r := newRig(t, nil)
+	to := &numbered{status: http.StatusOK}
+	r.controller.dispatcher = to
+	kept := func() int64 {
+		r.answerMemory.mu.Lock()
+		defer r.answerMemory.mu.Unlock()
+		return r.answerMemory.size
+	}
+	r.deploy(t, cached("64Ki"))
+	ask := func() {
+		to.revision.Store(r.controller.deployed["mnist.openfaas-fn"].Revision)
+		r.do("POST", "/function/mnist", "a")
+	}
+	if ask(); kept() == 0 {
+		t.Fatal("nothing is kept")
+	}
+	if w := r.do("PUT", "/system/functions", deployment(func(d *types.FunctionDeployment) { cached("128Ki")(d) })); w.Code != http.StatusAccepted {
+		t.Fatal(w.Body)
+	}
+	if n := kept(); n != 0 {
+		t.Errorf("%d bytes of the revision before", n)
+	}
+	ask()
+	r.do("DELETE", "/system/functions", `{"functionName":"mnist"}`)
+	if n := kept(); n != 0 {
+		t.Errorf("%d bytes of a removed function", n)
+	}
 }

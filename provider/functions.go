@@ -98,7 +98,9 @@ type registry struct {
 // publish makes requests and look-ups find d under its name.
 func (g *registry) publish(d *deployed) {
 	defer g.rollouts.published(d)
-	g.functions.Store(d.Name, d)
+	if before, ok := g.functions.Swap(d.Name, d); ok && before != any(d) {
+		before.(*deployed).answers.close()
+	}
 	if d.Deployment.Namespace == DefaultNamespace {
 		g.functions.Store(d.Deployment.Service, d)
 	}
@@ -108,6 +110,7 @@ func (g *registry) publish(d *deployed) {
 // withdraw makes requests and look-ups find nothing under d's name.
 func (g *registry) withdraw(d *deployed) {
 	defer g.rollouts.withdrawn(d)
+	defer d.answers.close()
 	g.functions.Delete(d.Name)
 	if d.Deployment.Namespace == DefaultNamespace {
 		g.functions.Delete(d.Deployment.Service)

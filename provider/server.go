@@ -37,6 +37,9 @@ const (
 	DefaultBodyTimeout = 30 * time.Second
 )
 
+// DefaultMaxAnswers is Options.MaxAnswers if that is 0.
+const DefaultMaxAnswers = 256 << 20
+
 // Options configures a Server.
 type Options struct {
 	// Store, Controller and Metrics are required.
@@ -51,6 +54,9 @@ type Options struct {
 	// Bodies reads the bodies of requests, except those to ordinary functions, whose
 	// forwarders stream bodies and bound the time themselves. nil for one with the defaults.
 	Bodies *web.BodyReader
+	// MaxAnswers is the most memory in bytes that answers kept for equal requests may take, of all functions together,
+	// 0 for DefaultMaxAnswers.
+	MaxAnswers int64
 	// InFlight counts the requests in flight; nil for a gate of the server's own. Shutdown
 	// closes it.
 	InFlight *web.Gate
@@ -153,6 +159,8 @@ type Server struct {
 	inFlight     *web.Gate
 	// leaving: see [Server.Leave].
 	leaving atomic.Bool
+	// answerMemory has the answers that are kept for equal requests.
+	answerMemory answerMemory
 
 	registry
 	watcher    *watcher
@@ -201,7 +209,7 @@ func (s *Server) deployed(f *Function, dispatcher Dispatcher) *deployed {
 	d := &deployed{Function: f, dispatcher: dispatcher, metrics: s.metrics.Function(f.Name), rollout: s.rollouts.of(f.Name)}
 	d.forwarder, _ = dispatcher.(Forwarder)
 	d.metrics.SetObjective(f.Inference.SLO, f.Inference.Percentile/100)
-	d.answers = newAnswers(f.Inference.AnswerCache, d.metrics.Answers)
+	d.answers = newAnswers(f.Inference.AnswerCache, &s.answerMemory, d.metrics.Answers)
 	labels := map[string]string{}
 	if of := f.Deployment.Labels; of != nil {
 		maps.Copy(labels, *of)
@@ -223,6 +231,7 @@ func New(o Options) *Server {
 		sampledLog: o.Logger.Sample(&zerolog.BurstSampler{Burst: 5, Period: time.Second}),
 		inFlight:   cmp.Or(o.InFlight, web.NewGate()), namespaces: namespaces{o.Store},
 	}
+	s.answerMemory.limit = cmp.Or(o.MaxAnswers, DefaultMaxAnswers)
 	s.arriving.shut = s.inFlight.Shut()
 	s.fetching = fetching{by: o.Fetcher, patience: fetchPatience, ctx: o.Downloads}
 	if s.fetching.ctx == nil {

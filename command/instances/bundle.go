@@ -47,8 +47,8 @@ func (b *bundleFlags) dir(model string) string {
 	return filepath.Dir(model)
 }
 
-// readText makes the server of a model take texts if the bundle says how.
-func (b *bundleFlags) readText(model string, o *instance.Options) (err error) {
+// ReadText makes the server of a model take texts if the bundle says how.
+func (b *bundleFlags) ReadText(model string, o *instance.Options) (err error) {
 	if b.text.MaxLength < 0 {
 		return fmt.Errorf("--max-length is %d: give 1 or more", b.text.MaxLength)
 	}

@@ -62,8 +62,8 @@ type Flags struct {
 	sizes  profile.SizeFlags
 	// Image says how the model expects images, as [model.ParseImageForm] reads it.
 	Image string
-	// files say where the bundle is, and how long its texts may be.
-	files bundleFlags
+	// Files say where the bundle is, and how long its texts may be.
+	Files bundleFlags
 	// Concurrency is the number of batches that the instance runs at the same time.
 	Concurrency int
 	// shared is the directory of the model's copy on this node, nil for none.
@@ -188,7 +188,7 @@ func (f *Flags) define(flags *pflag.FlagSet) {
 // inputFlags adds the flags that say what the model takes, and what its classes are called.
 func (f *Flags) inputFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&f.Image, "image", "", "take images (JPEG, PNG, GIF, WebP, BMP, TIFF) and convert them for the model: width and height, such as 224x224, then fit=, colour=, range=, mean= and std=")
-	f.files.add(flags)
+	f.Files.add(flags)
 	f.sizes.Add(flags)
 }
 
@@ -337,7 +337,7 @@ func (f *Flags) Whole(ctx context.Context, logger zerolog.Logger) (*Served, erro
 	}
 	options := f.ServerOptions(startup, logger)
 	options.Images = images
-	if err := f.files.readText(f.Model, &options); err != nil {
+	if err := f.Files.ReadText(f.Model, &options); err != nil {
 		return nil, errors.Join(err, engine.Close())
 	}
 	server, err := instance.NewServer(engine, options)
@@ -435,7 +435,7 @@ func (f *Flags) openEngine(logger zerolog.Logger) (*onnxruntime.Engine, error) {
 func (f *Flags) ServerOptions(startup instance.Startup, logger zerolog.Logger) instance.Options {
 	startup.Began = f.began
 	var labels []string
-	if dir := f.files.dir(f.Model); dir != "" {
+	if dir := f.Files.dir(f.Model); dir != "" {
 		var err error
 		if labels, err = bundle.ReadLabels(dir); err != nil {
 			logger.Warn().Err(err).Msg("classes have no names in answers")

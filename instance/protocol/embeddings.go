@@ -11,6 +11,7 @@ import (
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/instance/tensorjson"
 	"github.com/faas-infer/faas-infer/instance/text"
+	"github.com/faas-infer/faas-infer/model/bundle"
 )
 
 // embeddings is a request for embeddings, in OpenAI's form.
@@ -23,6 +24,9 @@ type embeddings struct {
 	base64     bool
 	dimensions *int64
 }
+
+// maxTokens is the maximum number of token ids of a text, as many as the longest text of any bundle.
+const maxTokens = bundle.MaxTextLength
 
 // decodeEmbeddings decodes OpenAI's request for embeddings.
 func decodeEmbeddings(m *Model, r frame.Request) (*Call, error) {
@@ -44,6 +48,7 @@ func decodeEmbeddings(m *Model, r frame.Request) (*Call, error) {
 	if err != nil {
 		return nil, err
 	}
+	q.texts, q.tokens = nil, nil // The call lives longer than the body, of which texts are parts.
 	call := &Call{Rows: len(rows), Texts: rows}
 	call.encodeTexts = func(vectors [][]float32) (frame.Response, error) {
 		if err := q.shorten(m.Text, vectors); err != nil {
@@ -147,6 +152,9 @@ func (q *embeddings) readTokens(r *tensorjson.Reader) error {
 	err := r.Array(func() error {
 		if c := r.Peek(); c != '-' && c-'0' > 9 {
 			return wrong("input", "token ids are integers; element %d of a list is not", len(ids))
+		}
+		if len(ids) == maxTokens {
+			return wrong("input", "element %d has more than %d token ids, the maximum; send fewer", len(q.tokens), maxTokens)
 		}
 		id, err := r.Integer("a token id")
 		ids = append(ids, id)

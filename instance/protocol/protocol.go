@@ -70,6 +70,8 @@ type Call struct {
 	// Texts are the rows of a request of texts, instead of Inputs. Rows is their number. Their answers are for
 	// [Call.RespondTexts].
 	Texts []text.Row
+	// Kept is what the call keeps of its body beside Inputs and Texts, in bytes.
+	Kept int
 
 	encodeTexts func(answers [][]float32) (frame.Response, error)
 	encode      func(outputs []tensor.Tensor) (frame.Response, error)

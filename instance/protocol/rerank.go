@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/instance/tensorjson"
@@ -45,6 +46,15 @@ func decodeRerank(m *Model, r frame.Request) (*Call, error) {
 		return nil, wrong("documents", "query and document %d: %w", at, err)
 	}
 	call := &Call{Rows: len(rows), Texts: rows}
+	q.query = ""
+	if q.withTexts { // The call lives longer than the body, of which documents are parts.
+		for i, document := range q.documents {
+			q.documents[i] = strings.Clone(document)
+			call.Kept += len(document)
+		}
+	} else {
+		q.documents = nil
+	}
 	call.encodeTexts = func(logits [][]float32) (frame.Response, error) {
 		return q.encode(name, logits, tokensOf(rows))
 	}

@@ -145,7 +145,7 @@ func isTextBody(body []byte) (found bool) {
 	// Errors do not matter here: the body is read again in full.
 	_ = r.Object(func(key string) error {
 		switch key {
-		case "input", "query", "documents", "texts":
+		case "input", "query", "documents":
 			found = true
 			return errDecided
 		case "inputs", "instances":

@@ -61,6 +61,7 @@ func TestWrongTexts(t *testing.T) {
 		{embed, `{"input":[-1]}`, "input", "position 0 is out of range"},
 		{embed, `{"input":[99999999999999999999]}`, "", "must be an integer"},
 		{embed, `{"input":` + many + `}`, "input", "more than 2048"},
+		{embed, `{"input":[1` + strings.Repeat(",1", maxTokens) + `]}`, "input", "more than 131072 token ids"},
 		{embed, `{"input":"a","input":"b"}`, "input", "twice"},
 		{embed, `{"input":"a","encoding_format":"int8"}`, "encoding_format", "float or base64"},
 		{embed, `{"input":"a","dimensions":0}`, "dimensions", "at least 1"},
@@ -156,4 +157,51 @@ func FuzzTexts(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A call keeps nothing of its body but the documents that its answer repeats, and says how many bytes these have.
+func TestCallsKeepNoBody(t *testing.T) {
+	embed, rerank := textModel(t, bundle.TaskEmbed), textModel(t, bundle.TaskRerank)
+	for _, c := range []struct {
+		m          *Model
+		path, body string
+		kept       int
+	}{
+		{embed, embeddingsPath, `{"input":["some","text"],"model":"tiny"}`, 0},
+		{rerank, rerankPaths[0], `{"query":"a","documents":["one","three"],"model":"tiny"}`, 0},
+		{rerank, rerankPaths[0], `{"query":"a","documents":["one","three"],"model":"tiny","return_documents":true}`, 8},
+	} {
+		r := textRequest(c.path, c.body)
+		call, response := c.m.Decode(r)
+		if call == nil {
+			t.Fatalf("%d %s", response.Status, response.Body)
+		}
+		rows := []text.Row{{IDs: slices.Clone(call.Texts[0].IDs)}, {IDs: slices.Clone(call.Texts[1].IDs)}}
+		copy(r.Body, strings.Repeat("#", len(r.Body)))
+		vector := [][]float32{make([]float32, c.m.Text.Size()), make([]float32, c.m.Text.Size())}
+		answer := call.RespondTexts(vector)
+		if call.Kept != c.kept || answer.Status != http.StatusOK || strings.Contains(string(answer.Body), "#") {
+			t.Errorf("%s: %d bytes kept, %d %s", c.body, call.Kept, answer.Status, answer.Body)
+		}
+		for i, row := range rows {
+			if !slices.Equal(row.IDs, call.Texts[i].IDs) {
+				t.Errorf("%s: row %d lies in the body", c.body, i)
+			}
+		}
+		if c.kept > 0 && !strings.Contains(string(answer.Body), `"three"`) {
+			t.Errorf("%s", answer.Body)
+		}
+	}
+}
+
+// The keys of texts alone make a body to the function itself one of texts.
+func TestKeysOfTexts(t *testing.T) {
+	for body, want := range map[string]bool{
+		`{"model":"m","input":"a"}`: true, `{"query":"a"}`: true, `{"documents":["a"]}`: true,
+		`{"texts":["a"]}`: false, `{"inputs":["a"]}`: false, `{"instances":["a"]}`: false,
+	} {
+		if got := isTextBody([]byte(body)); got != want {
+			t.Errorf("%s: %v", body, got)
+		}
+	}
 }

@@ -22,9 +22,17 @@ const (
 	typeInput = "token_type_ids"
 )
 
-// maxTokenBytes is the number of bytes for each token of the maximum length beyond which a text is cut before it
-// is read: no vocabulary has such tokens, but a text may have megabytes of white space.
-const maxTokenBytes = 1024
+// A text is cut before it is read beyond maxTokenBytes for each token of the maximum length, or beyond mostBytes if that
+// is less, but never before it has leastTokenBytes for each token: no vocabulary has such tokens, but a text may have
+// megabytes of white space.
+const (
+	maxTokenBytes   = 1024
+	mostBytes       = 1 << 20
+	leastTokenBytes = 64
+)
+
+// maxPairTokens is the maximum number of tokens of the pairs of a request: each repeats the query.
+const maxPairTokens = 8 << 20
 
 // Row is a text, or a pair of texts, as token ids with the special ones.
 type Row struct {
@@ -196,16 +204,26 @@ func (r *Reader) Texts(texts []string) (rows []Row, at int, err error) {
 	return each(texts, r.Text)
 }
 
-// Pairs returns the rows of a query with each of many documents. It is for a model that reranks.
+// Pairs returns the rows of a query with each of many documents. It is for a model that reranks. It refuses pairs that
+// have too many tokens together.
 func (r *Reader) Pairs(query string, documents []string) (rows []Row, at int, err error) {
+	return r.pairs(query, documents, maxPairTokens)
+}
+
+func (r *Reader) pairs(query string, documents []string, most int) (rows []Row, at int, err error) {
 	query, cutQuery := r.cut(query)
 	first, err := r.tokens.Query(query)
 	if err != nil {
 		return nil, 0, err
 	}
+	tokens := 0
 	return each(documents, func(document string) (Row, error) {
+		if tokens > most {
+			return Row{}, fmt.Errorf("the pairs before have more than %d tokens, the maximum; send fewer documents", most)
+		}
 		document, cut := r.cut(document)
 		e, err := first.EncodePair(document, r.maxLength)
+		tokens += len(e.IDs)
 		return r.row(e, cut || cutQuery, err)
 	})
 }
@@ -237,7 +255,7 @@ func (r *Reader) row(e tokenizer.Encoding, cut bool, err error) (Row, error) {
 
 // cut leaves out the end of a text that has far more bytes than the tokens that are read.
 func (r *Reader) cut(text string) (string, bool) {
-	limit := maxTokenBytes * r.maxLength
+	limit := max(min(maxTokenBytes*r.maxLength, mostBytes), leastTokenBytes*r.maxLength)
 	if len(text) <= limit {
 		return text, false
 	}

@@ -149,6 +149,9 @@ func openBody(ctx context.Context, f *instances.Flags, concurrency int, logger z
 	}
 	options := f.ServerOptions(startup, o.Logger)
 	options.Images, options.Concurrency, options.Collectors = images, concurrency, []prometheus.Collector{b}
+	if err := f.Files.ReadText(f.Model, &options); err != nil {
+		return nil, err
+	}
 	server, err := instance.NewServer(b, options)
 	if err != nil {
 		return nil, err

@@ -139,6 +139,9 @@ func (m *memberFlags) master(f *instances.Flags, parts *member.Parts, o member.O
 	}
 	options := f.ServerOptions(instance.Startup{Library: onnxruntime.LibraryTime(), Load: opened.Load}, logger)
 	options.Images, options.Concurrency, options.Collectors = images, f.Concurrency, []prometheus.Collector{opened.Engine, opened.Workers}
+	if err := f.Files.ReadText(f.Model, &options); err != nil {
+		return nil, errors.Join(err, opened.Close())
+	}
 	server, err := instance.NewServer(opened, options)
 	if err != nil {
 		return nil, errors.Join(err, opened.Close())

@@ -233,6 +233,8 @@ func take(m Member, answer *http.Response, body []byte) (*frame.Response, error)
 	if err != nil || len(responses) != 1 {
 		return nil, &web.Error{Status: http.StatusBadGateway, Text: fmt.Sprintf("cannot read the answer of replica %s of the provider; do all replicas have the same version?", m.ID)}
 	}
+	// The owner's dispatcher has set the header. Without it the revision is unknown, 0.
+	responses[0].Revision, _ = strconv.ParseUint(responses[0].Header.Get(web.RevisionHeader), 10, 64)
 	responses[0].Late = answer.Header.Get(lateHeader) != ""
 	return &responses[0], nil
 }

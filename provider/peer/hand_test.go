@@ -30,6 +30,9 @@ func TestRequestsGoToTheOwner(t *testing.T) {
 		if want := owner.own.id + ": PUT /a b?q=1 header body"; got.Status != 201 || string(got.Body) != want || got.Header.Get("X-By") != owner.own.id {
 			t.Errorf("at %s: %d %v %q, want 201 and %q", o.own.id, got.Status, got.Header, got.Body, want)
 		}
+		if got.Revision != 7 {
+			t.Errorf("at %s the answer has the revision %d, want 7: the cache of answers looks at it", o.own.id, got.Revision)
+		}
 		if p := time.Duration(owner.own.patience.Load()); p != 30*time.Second {
 			t.Errorf("at %s the owner was told of a patience of %v, want 30 s", o.own.id, p)
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
 	"github.com/faas-infer/faas-infer/provider/decisions"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -97,7 +98,8 @@ func (a *answering) InvokePatiently(ctx context.Context, req *frame.Request, pat
 		return nil, a.fails
 	}
 	body := fmt.Sprintf("%s: %s %s?%s %s %s", a.id, req.Method, req.Path, req.Query, req.Header.Get("X-Test"), req.Body)
-	return &frame.Response{Status: 201, Header: http.Header{"X-By": {a.id}}, Body: []byte(body)}, nil
+	header := http.Header{"X-By": {a.id}, web.RevisionHeader: {"7"}} // As control's dispatcher sets it.
+	return &frame.Response{Status: 201, Header: header, Revision: 7, Body: []byte(body)}, nil
 }
 
 // worker is a Local that records its calls.
