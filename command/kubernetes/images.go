@@ -201,7 +201,7 @@ func (i *images) uncut(ctx context.Context, f *provider.Function) (b *image.Bund
 	return b, models, nil
 }
 
-// setTexts checks models that take texts. What identifies the texts is left out: a bundle's image, or its content,
+// setTexts checks models that take texts. It leaves out what identifies the texts: a bundle's image, or its content,
 // says it, also where a provider that starts does not open the bundle.
 func (i *images) setTexts(ctx context.Context, b *bundle.Bundle, f *provider.Function, models []control.Model) error {
 	err := bundles.SetTexts(ctx, i.texts, b, f, models)

@@ -120,7 +120,7 @@ func listed(m *Model, r frame.Request) listedModel {
 	return listedModel{m.calledBy(r), "model", m.Created, "faas-infer"}
 }
 
-// decodeTexts decodes a request of texts. What the model does with them decides how its body is read.
+// decodeTexts decodes a request of texts. The model's task decides how its body is read.
 func decodeTexts(m *Model, r frame.Request) (*Call, error) {
 	path := strings.TrimSuffix(r.Path, "/")
 	switch reranks := slices.Contains(rerankPaths, path); {

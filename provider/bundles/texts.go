@@ -21,7 +21,7 @@ type TextChecker interface {
 }
 
 // SetTexts notes how a function's models take texts. It refuses models that do not fit their tokenizer, and a maximum
-// length that they cannot have. What was accepted before is not checked again.
+// length that they cannot have. A function that was accepted before is not checked again.
 func SetTexts(ctx context.Context, by TextChecker, b *bundle.Bundle, f *provider.Function, models []control.Model) error {
 	in := &f.Inference
 	states := in.MaxLength > 0 || in.RefuseLong

@@ -5,9 +5,9 @@ package dispatch
 // of one, or there is one text in no array. Token ids are the numbers in an array, or in each array of one.
 
 const (
-	// maxScanned bounds how much of a body is read. What follows counts as what was read.
+	// maxScanned bounds how much of a body is read. The rest counts as what was read.
 	maxScanned = 256 << 10
-	// maxNested bounds how deep arrays and objects may lie in each other. What is deeper is not looked at.
+	// maxNested bounds how deep arrays and objects may lie in each other. Deeper ones are not looked at.
 	maxNested = 64
 	// maxTexts bounds the rows of a body. An instance refuses one with more.
 	maxTexts = 2048
