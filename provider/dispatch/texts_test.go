@@ -99,7 +99,7 @@ func TestTextsAreEstimatedByEarlierOnes(t *testing.T) {
 	}
 }
 
-// The time of a batch of texts is that of all rows, padded to the longest. What an instance reports counts rows.
+// The time of a batch of texts is that of all rows, padded to the longest. An instance's report counts rows.
 func TestBatchesOfTexts(t *testing.T) {
 	exec := make([]time.Duration, 4)
 	for i := range exec {
