@@ -122,7 +122,9 @@ func (b *Bench) run(ctx context.Context, s scenario, w way, percentile float64, 
 		if truths[i], err = newTruth(f); err != nil {
 			return nil, err
 		}
-		peaks[i] = min(maxRate, f.Peak*truths[i].capacity(f.Objective()))
+		if peaks[i] = s.rate; s.rate == 0 {
+			peaks[i] = min(maxRate, f.Peak*truths[i].capacity(f.Objective()))
+		}
 		sum += peaks[i]
 	}
 	length := max(b.Least, time.Duration(float64(b.Requests)/(sum*s.mean())*1.02*float64(time.Second)))
