@@ -94,10 +94,9 @@ func Send(ctx context.Context, client *http.Client, address string, s Source, se
 }
 
 func pause(ctx context.Context, wait time.Duration) error {
-	t := time.NewTimer(wait)
-	defer t.Stop()
+	t := time.After(wait)
 	select {
-	case <-t.C:
+	case <-t:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
