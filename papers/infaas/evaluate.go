@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"github.com/faas-infer/faas-infer/command/profile"
 	"github.com/faas-infer/faas-infer/command/report"
@@ -370,24 +369,15 @@ func (e *evaluation) runTime(ctx context.Context, rows int) (time.Duration, erro
 	defer runtime.UnlockOSThread()
 	least := time.Duration(0)
 	for i, began := 0, time.Now(); i < 3 || i < timeRuns && time.Since(began) < timeBudget; i++ {
-		start := threadTime()
+		start := onnxruntime.ThreadTime()
 		if _, err := runRows(ctx, e.engine, rows, inputs); err != nil {
 			return 0, err
 		}
-		if took := threadTime() - start; i == 0 || took < least {
+		if took := onnxruntime.ThreadTime() - start; i == 0 || took < least {
 			least = took
 		}
 	}
 	return max(least, time.Nanosecond), nil
-}
-
-// threadTime returns the CPU time of the calling thread.
-func threadTime() time.Duration {
-	var used unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &used); err != nil { // It fails only for wrong arguments.
-		panic(err)
-	}
-	return time.Duration(used.Nano())
 }
 
 // peakMemory returns the largest resident set of this program so far, in bytes. The

@@ -39,7 +39,7 @@ It drops a generated model that answers NaN, is not a tenth faster than its orig
 loses more than --max-loss points, or that another variant beats in accuracy, time and cost.
 
 The result is in DIR/variants: the generated models, variants.yaml, and variants.csv for
-"faas-infer-lab model pick" and "model plan". The cost in it is 1, the price of one core. A second run
+"faas-infer-lab simulate". The cost in it is 1, the price of one core. A second run
 with the same models, data and machine only shows the result. All work is done with CPU
 time that nobody else wants. The quantizer is installed once into your cache (60 MB).`,
 		Example: `  faas-infer model variants ./photos
@@ -148,7 +148,7 @@ func printRegistered(out io.Writer, registered *registration.Registration, dir s
 	for _, d := range registered.Dropped {
 		fmt.Fprintf(out, "dropped %s: %s\n", d.Name, d.Reason)
 	}
-	_, err := fmt.Fprintf(out, "\nThe variants are in %s. Next: faas-infer-lab model pick --variants %s\n", dir, filepath.Join(dir, tableFile))
+	_, err := fmt.Fprintf(out, "\nThe variants are in %s\n", dir)
 	return err
 }
 
