@@ -33,7 +33,8 @@ quantizer: one with ranges of activations from calibration, one that calculates 
 each run. Operators that lose too much in 8 bits stay in float. variants then measures
 all models as "faas-infer model evaluate" does: accuracy on the bundle's labelled data
 (validation in bundle.yaml) or, without such data, the share of answers that are the
-original model's; the time of a row, load time and memory.
+original model's; the time of a row, load time and memory. A model of texts is judged by
+sample texts.
 
 It drops a generated model that answers NaN, is not a tenth faster than its original,
 loses more than --max-loss points, or that another variant beats in accuracy, time and cost.
