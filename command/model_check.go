@@ -105,7 +105,7 @@ func (o *checkOptions) run(ctx context.Context, argument string, out io.Writer) 
 		return fmt.Errorf("%s: %w", argument, err)
 	}
 	if texts != nil {
-		o.texts = texts.Describe()
+		o.texts, o.MaxLength = texts.Describe(), texts.MaxLength
 	}
 	o.Whole = true
 	found, err := o.Model(ctx, file)

@@ -64,9 +64,11 @@ type Options struct {
 	Labels []string
 	// Images says how the model takes an image, nil if it takes none.
 	Images *model.ImageForm
-	// Text says how the model takes texts, nil if it takes none. Its tokenizer is in TextDir.
+	// Text says how the model takes texts, nil if it takes none. Its files are in TextDir, unless TextFiles returns
+	// them.
 	Text        *bundle.Text
 	TextDir     string
+	TextFiles   func() (*text.Files, error)
 	TextOptions text.Options
 	// Startup holds the start's times for the metrics.
 	Startup Startup

@@ -46,7 +46,14 @@ func (s *Server) openText() (err error) {
 			o.MaxLength = int(largest[1])
 		}
 	}
-	s.model.Text, err = text.Open(s.options.TextDir, *s.options.Text, s.engine.Inputs(), s.engine.Outputs(), o)
+	read := s.options.TextFiles
+	if read == nil {
+		read = func() (*text.Files, error) { return text.ReadFiles(s.options.TextDir, s.options.Text) }
+	}
+	files, err := read()
+	if err == nil {
+		s.model.Text, err = text.New(files, *s.options.Text, s.engine.Inputs(), s.engine.Outputs(), o)
+	}
 	if err != nil {
 		return fmt.Errorf("bundle.yaml: %w", err)
 	}

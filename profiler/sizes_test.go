@@ -39,9 +39,9 @@ func TestSized(t *testing.T) {
 		{0, 10, 18, "unknown"},
 		{256, 10, 18, "the profile's own"},
 		{512, 20, 54, "a known one"},
-		{384, 15, 36, "between two"},
+		{384, 15, 32.4, "between two: on the line for one row, and below it for two, whose times grow faster"},
 		{8, 5, 10.8, "below the smallest"},
-		{1024, 40, 126, "above the largest: two rows take 3 + (3−1)·2 = 7 times"},
+		{1024, 40, 212.4, "above the largest: two rows take 3 + (3−1)·2 = 7 times on the line, and 11.8 on the parabola"},
 	} {
 		sized := p.Sized(c.elements)
 		for i, want := range []float64{c.one, c.two} {
@@ -60,6 +60,32 @@ func TestSized(t *testing.T) {
 		if got := p.BySize.Class(elements); got != want {
 			t.Errorf("%d elements are of the class %d, want %d", elements, got, want)
 		}
+	}
+}
+
+// Times that are a sum of a constant, a part in proportion to the length and one to its square are met at all lengths, and
+// ones that were measured with errors neither fall nor leave the line between two lengths far.
+func TestTimesBetweenSizes(t *testing.T) {
+	exact := func(n int64) float64 { return 3 + 0.1*float64(n) + 1e-4*float64(n*n) }
+	p := texts()
+	noisy := texts()
+	p.BySize.Times, noisy.BySize.Times = nil, nil
+	for i, n := range []int64{16, 32, 64, 128, 256, 512} {
+		p.BySize.Times = append(p.BySize.Times, profiler.SizeTime{Length: n, Elements: 2 * n, Factors: []float64{exact(n) / exact(128)}})
+		off := 1 + 0.05*float64(i%2*2-1)
+		noisy.BySize.Times = append(noisy.BySize.Times, profiler.SizeTime{Length: n, Elements: 2 * n, Factors: []float64{off * exact(n) / exact(128)}})
+	}
+	before := 0.0
+	for n := int64(16); n <= 2048; n++ {
+		want := exact(n) / exact(128)
+		if got := p.SizeFactor(1, 0, 2*n); math.Abs(got-want) > 1e-9*want {
+			t.Fatalf("%d tokens take %v times as long, want %v", n, got, want)
+		}
+		got := noisy.SizeFactor(1, 0, 2*n)
+		if got < before || n <= 512 && math.Abs(got-want) > 0.15*want {
+			t.Errorf("by times with errors %d tokens take %v times as long, %v before; without, %v", n, got, before, want)
+		}
+		before = got
 	}
 }
 

@@ -81,6 +81,8 @@ type Function struct {
 	// Learnt are the sizes of its model's free dimensions that a request has taught, as
 	// [annotation.InferShapes] would say them, "" if none has.
 	Learnt string
+	// MaxTokens is the maximum number of tokens of a text, 0 if its model takes none. It is not stored.
+	MaxTokens int
 	// Warm: its requests are answered elsewhere until it has an instance, so one starts at once. It is not stored.
 	Warm bool
 	// Promoted: it was a candidate and takes the place of an earlier revision.

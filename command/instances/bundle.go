@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"github.com/spf13/pflag"
 
@@ -48,14 +49,30 @@ func (b *bundleFlags) dir(model string) string {
 }
 
 // ReadText makes the server of a model take texts if the bundle says how.
-func (b *bundleFlags) ReadText(model string, o *instance.Options) (err error) {
-	if b.text.MaxLength < 0 {
-		return fmt.Errorf("--max-length is %d: give 1 or more", b.text.MaxLength)
+func (b *bundleFlags) ReadText(model string, o *instance.Options) error {
+	set, err := b.beginText(model)
+	if err == nil {
+		set(o)
 	}
-	if o.TextDir = b.dir(model); o.TextDir == "" {
-		return nil
-	}
-	o.TextOptions = b.text
-	o.Text, err = bundle.ReadText(o.TextDir)
 	return err
+}
+
+// beginText begins to read how the model of a bundle takes texts, and returns what makes its server do so. The tokenizer
+// is read while the engine loads: the vocabulary of a model of many languages takes as long as that.
+func (b *bundleFlags) beginText(model string) (set func(*instance.Options), err error) {
+	if b.text.MaxLength < 0 {
+		return nil, fmt.Errorf("--max-length is %d: give 1 or more", b.text.MaxLength)
+	}
+	var read instance.Options
+	if read.TextDir = b.dir(model); read.TextDir != "" {
+		read.TextOptions = b.text
+		read.Text, err = bundle.ReadText(read.TextDir)
+	}
+	if read.Text != nil {
+		read.TextFiles = sync.OnceValues(func() (*text.Files, error) { return text.ReadFiles(read.TextDir, read.Text) })
+		go func() { _, _ = read.TextFiles() }()
+	}
+	return func(o *instance.Options) {
+		o.Text, o.TextDir, o.TextFiles, o.TextOptions = read.Text, read.TextDir, read.TextFiles, read.TextOptions
+	}, err
 }

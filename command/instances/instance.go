@@ -330,6 +330,10 @@ func (f *Flags) Whole(ctx context.Context, logger zerolog.Logger) (*Served, erro
 	if err != nil {
 		return nil, err
 	}
+	setText, err := f.Files.beginText(f.Model)
+	if err != nil {
+		return nil, err
+	}
 	f.Share(ctx, logger)
 	engine, startup, err := f.load(ctx, logger)
 	if err != nil {
@@ -337,9 +341,7 @@ func (f *Flags) Whole(ctx context.Context, logger zerolog.Logger) (*Served, erro
 	}
 	options := f.ServerOptions(startup, logger)
 	options.Images = images
-	if err := f.Files.ReadText(f.Model, &options); err != nil {
-		return nil, errors.Join(err, engine.Close())
-	}
+	setText(&options)
 	server, err := instance.NewServer(engine, options)
 	if err != nil {
 		return nil, errors.Join(err, engine.Close())

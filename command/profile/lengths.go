@@ -15,12 +15,18 @@ import (
 // usualLengths are the lengths for which times are found: those of texts.
 var usualLengths = []int64{16, 32, 64, 128, 256, 512}
 
-// lengthsOf lists the lengths for which a model's times are found, with its usual one and, if one
-// is stated, the largest.
-func lengthsOf(l *model.FreeLength, largest tensor.Shapes) []int64 {
+// lengthsOf lists the lengths for which a model's times are found, with its usual one and, if one is stated, the
+// largest. most is that of texts, 0 if it is not stated.
+func lengthsOf(l *model.FreeLength, largest tensor.Shapes, most int) []int64 {
 	limit := l.Max(largest)
+	if most > 0 && (limit == 0 || int64(most) < limit) {
+		limit = int64(most)
+	}
 	all := append(slices.Clone(usualLengths), l.Length)
 	if limit > 0 {
+		for n := 2 * usualLengths[len(usualLengths)-1]; n < limit; n *= 2 {
+			all = append(all, n)
+		}
 		all = append(all, limit)
 		all = slices.DeleteFunc(all, func(n int64) bool { return n > limit })
 	}
@@ -28,20 +34,28 @@ func lengthsOf(l *model.FreeLength, largest tensor.Shapes) []int64 {
 	return slices.Compact(all)
 }
 
+// lengths are those for which a model's times are found.
+func (o *PredictOptions) lengths(l *model.FreeLength) []int64 {
+	return lengthsOf(l, o.MaxShapes, o.MaxLength)
+}
+
+// lengths are those for which a model's times are found.
+func (o *Options) lengths(l *model.FreeLength) []int64 { return lengthsOf(l, o.MaxShapes, o.MaxLength) }
+
 // timesOf returns the times in µs of batches of 1, 2, 4, … rows with a length, nil if they are not
 // known.
 type timesOf func(length int64) []float64
 
 // bySize finds how a model's times change with its free length, nil if it has none or if no other
 // length has times.
-func bySize(l *model.FreeLength, largest tensor.Shapes, times timesOf) *profiler.Sizes {
+func bySize(l *model.FreeLength, lengths []int64, times timesOf) *profiler.Sizes {
 	base := times(l.Length)
 	if len(base) == 0 {
 		return nil
 	}
 	out := &profiler.Sizes{Unit: l.Unit, Length: l.Length, Elements: l.Elements(l.Length)}
 	least := make([]float64, len(base)) // A longer text never takes less.
-	for _, n := range lengthsOf(l, largest) {
+	for _, n := range lengths {
 		found := base
 		if n != l.Length {
 			found = times(n)
@@ -72,7 +86,7 @@ func (o *PredictOptions) predictSizes(s *Subject, p *Predictor) (*profiler.Sizes
 	if l == nil || err != nil {
 		return nil, err
 	}
-	return bySize(l, o.MaxShapes, func(length int64) (found []float64) {
+	return bySize(l, o.lengths(l), func(length int64) (found []float64) {
 		g, err := s.optimised(l.Shapes(length))
 		if err != nil {
 			return nil // The model does not run with this length.
@@ -103,11 +117,14 @@ const (
 	measuredSizes = time.Minute
 )
 
-// measureSizes measures the times of a prepared model by its free length, for batches up to
+// measureSizes measures the times of a prepared model by its free length, for those that lengths returns and for batches up to
 // maxBatch and at most four. It is nil if the model has no free length. A length with which the
 // model does not run is left out, and so are the longest ones once the measurement has taken
 // within, except the usual one and the smallest. So is a model whose batch is not in front of all tensors.
-func measureSizes(ctx context.Context, m *model.Model, prepared onnxruntime.Prepared, usual, largest tensor.Shapes, maxBatch int, within time.Duration) (*profiler.Sizes, error) {
+func measureSizes(
+	ctx context.Context, m *model.Model, prepared onnxruntime.Prepared, usual tensor.Shapes, lengths func(*model.FreeLength) []int64,
+	maxBatch int, within time.Duration,
+) (*profiler.Sizes, error) {
 	if !prepared.AsInFile() {
 		return nil, nil
 	}
@@ -128,7 +145,7 @@ func measureSizes(ctx context.Context, m *model.Model, prepared onnxruntime.Prep
 		plan.MinRuns, plan.MaxTime = 2, 50*time.Millisecond
 	}
 	began, known := time.Now(), 0
-	found := bySize(l, largest, func(length int64) (times []float64) {
+	found := bySize(l, lengths(l), func(length int64) (times []float64) {
 		sized, _, err := m.Sized(l.Shapes(length))
 		if err != nil || time.Since(began) > within && known >= 2 {
 			return nil

@@ -23,7 +23,8 @@ func TestBySize(t *testing.T) {
 	}
 	// A row takes 1 ms for a token, less in a batch; 32 tokens disturbed the measurement, and the
 	// model does not run with 256.
-	sizes := bySize(l, tensor.Shapes{"input_ids": {1, 300}, "attention_mask": {1, 300}}, func(n int64) []float64 {
+	largest := tensor.Shapes{"input_ids": {1, 300}, "attention_mask": {1, 300}}
+	sizes := bySize(l, lengthsOf(l, largest, 0), func(n int64) []float64 {
 		switch n {
 		case 32:
 			return []float64{1, 1}
@@ -44,6 +45,36 @@ func TestBySize(t *testing.T) {
 	}
 	if len(want) > 0 {
 		t.Errorf("no times of %v", want)
+	}
+}
+
+// Times are found up to the length of the bundle's texts, and beyond the usual ones each time for the double.
+func TestLengthsOf(t *testing.T) {
+	m, err := zoo.Make("minilm", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := m.FreeLength(tensor.Shapes{"input_ids": {1, 48}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	largest := tensor.Shapes{"input_ids": {1, 300}, "attention_mask": {1, 300}}
+	for _, c := range []struct {
+		largest tensor.Shapes
+		most    int
+		want    []int64
+	}{
+		{nil, 0, []int64{16, 32, 48, 64, 128, 256, 512}},
+		{nil, 256, []int64{16, 32, 48, 64, 128, 256}},
+		{nil, 8, []int64{8}},
+		{nil, 3000, []int64{16, 32, 48, 64, 128, 256, 512, 1024, 2048, 3000}},
+		{largest, 0, []int64{16, 32, 48, 64, 128, 256, 300}},
+		{largest, 100, []int64{16, 32, 48, 64, 100}},
+		{largest, 512, []int64{16, 32, 48, 64, 128, 256, 300}},
+	} {
+		if got := lengthsOf(l, c.largest, c.most); !slices.Equal(got, c.want) {
+			t.Errorf("%v, %d tokens: %v, want %v", c.largest, c.most, got, c.want)
+		}
 	}
 }
 

@@ -89,6 +89,8 @@ type PredictOptions struct {
 	// Shapes are the sizes of the model's free dimensions that it is predicted with, MaxShapes the
 	// largest.
 	Shapes, MaxShapes tensor.Shapes
+	// MaxLength is the maximum number of tokens of a text, 0 if the model takes none.
+	MaxLength int
 	TryFlags
 	// Content is the hash of the model, "" if it is unknown. With it, a large model can be
 	// sketched before it is prepared.
@@ -119,6 +121,7 @@ wider margin.`,
 	DatabaseFlag(c, &o.Database)
 	ShapesFlag(c.Flags(), &o.Shapes)
 	MaxShapesFlag(c.Flags(), &o.MaxShapes)
+	maxLengthFlag(c.Flags(), &o.MaxLength)
 	o.TryFlags.Flags(c.Flags())
 	f.StringVar(&o.Prepared, "prepared", "", "directory of prepared models (default: the user's cache)")
 	f.BoolVar(&o.JSON, "json", false, "print one JSON object")
@@ -242,7 +245,7 @@ func (o *PredictOptions) sketch(ctx context.Context, s *Subject) (*profiler.Prof
 	if err != nil {
 		return nil, err
 	}
-	sizes, err := measureSizes(ctx, s.Model, s.Prepared, s.Shapes, o.MaxShapes, 1, sketchedSizes)
+	sizes, err := measureSizes(ctx, s.Model, s.Prepared, s.Shapes, o.lengths, 1, sketchedSizes)
 	if err != nil {
 		return nil, err
 	}

@@ -65,6 +65,8 @@ type Options struct {
 	// Shapes are the sizes of the model's free dimensions that it is measured with, MaxShapes the
 	// largest.
 	Shapes, MaxShapes tensor.Shapes
+	// MaxLength is the maximum number of tokens of a text, 0 if the model takes none.
+	MaxLength int
 	TryFlags
 	// Warm is the directory of warm Python processes, "" for none.
 	Warm string
@@ -104,6 +106,7 @@ Nothing else should use the GPU.`,
 	f.BoolVar(&o.Sketch, "sketch", false, "take about a second: one thread, and as many batches as there is time for")
 	ShapesFlag(c.Flags(), &o.Shapes)
 	MaxShapesFlag(c.Flags(), &o.MaxShapes)
+	maxLengthFlag(c.Flags(), &o.MaxLength)
 	o.TryFlags.Flags(c.Flags())
 	f.StringVar(&o.Warm, "warm", "", "the directory where warm Python processes listen, for models in Python")
 	return c
@@ -247,7 +250,7 @@ func (o *Options) measure(ctx context.Context, file string) (*profiler.Measured,
 	}
 	var sizes *profiler.Sizes
 	if !o.Sketch {
-		if sizes, err = measureSizes(ctx, read, prepared, usual, o.MaxShapes, o.MaxBatch, measuredSizes); err != nil {
+		if sizes, err = measureSizes(ctx, read, prepared, usual, o.lengths, o.MaxBatch, measuredSizes); err != nil {
 			return nil, err
 		}
 	}

@@ -19,6 +19,11 @@ func MaxShapesFlag(flags *pflag.FlagSet, to *tensor.Shapes) {
 	flags.Var(shapesValue{to}, "max-shapes", "largest sizes that a request may have, as in com.openfaas.infer.shapes.max (default: any)")
 }
 
+// maxLengthFlag adds --max-length, the maximum number of tokens of a text.
+func maxLengthFlag(flags *pflag.FlagSet, to *int) {
+	flags.IntVar(to, "max-length", 0, "find times for texts of up to so many tokens, as in a bundle's text.max_length (0: the usual lengths)")
+}
+
 // TryFlags are the flags with which the provider has a model tried.
 type TryFlags struct {
 	// ImageForm is the form of images whose size the only image of the model has, for

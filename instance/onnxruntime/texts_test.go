@@ -31,6 +31,9 @@ type textReference struct {
 	Mean      [][]float32 `json:"mean"`
 	First     [][]float32 `json:"cls"`
 	Last      [][]float32 `json:"lasttoken"`
+	Max       [][]float32 `json:"max"`
+	Weighted  [][]float32 `json:"weightedmean"`
+	Dense     [][]float32 `json:"dense"`
 	Scores    []float64   `json:"scores"`
 }
 
@@ -128,15 +131,23 @@ func checkVectors(t *testing.T, what string, got, want [][]float32) {
 	}
 }
 
+// dense is the mean, through layers of text.dense.
+const dense = "dense"
+
 // Embeddings are sentence-transformers', with every pooling: alone, with others in a request, and with requests of
 // other lengths in a batch, which are padded.
 func TestEmbeddingsArePythons(t *testing.T) {
 	reference := readTextReference(t)
+	layers := []bundle.Dense{{File: "dense0.safetensors", Activation: bundle.ActivationTanh}, {File: "dense1.safetensors"}}
 	for pooling, want := range map[string][][]float32{
 		bundle.PoolMean: reference.Mean, bundle.PoolFirst: reference.First, bundle.PoolLast: reference.Last,
+		bundle.PoolMax: reference.Max, bundle.PoolWeighted: reference.Weighted, dense: reference.Dense,
 	} {
-		s := textServer(t, "tiny.onnx", 4, bundle.Text{
-			Task: bundle.TaskEmbed, MaxLength: reference.MaxLength, Pooling: pooling, Normalize: true}, text.Options{})
+		settings := bundle.Text{Task: bundle.TaskEmbed, MaxLength: reference.MaxLength, Pooling: pooling, Normalize: true}
+		if pooling == dense {
+			settings.Pooling, settings.Normalize, settings.Dense = bundle.PoolMean, false, layers
+		}
+		s := textServer(t, "tiny.onnx", 4, settings, text.Options{})
 		whole := post("/v1/embeddings", object{"input": reference.Texts, "model": "tiny", "encoding_format": "base64"})
 		requests := []frame.Request{whole}
 		for _, text := range reference.Texts {

@@ -3,7 +3,6 @@ package protocol
 import (
 	"encoding/json"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -17,10 +16,6 @@ import (
 // textModel describes a model of texts with vectors of four elements.
 func textModel(t testing.TB, task string) *Model {
 	t.Helper()
-	file, err := os.ReadFile("../text/testdata/tiny.json")
-	if err != nil {
-		t.Fatal(err)
-	}
 	m := &Model{Name: "tiny.openfaas-fn"}
 	for _, name := range []string{"input_ids", "attention_mask"} {
 		m.Inputs = append(m.Inputs, tensor.Info{Name: name, Type: tensor.Int32, Shape: []int64{-1, -1}})
@@ -30,7 +25,8 @@ func textModel(t testing.TB, task string) *Model {
 	if task == bundle.TaskRerank {
 		m.Outputs[0].Shape, settings.Pooling = []int64{-1, 1}, ""
 	}
-	if m.Text, err = text.New(file, settings, m.Inputs, m.Outputs, text.Options{}); err != nil {
+	var err error
+	if m.Text, err = text.Open("../text/testdata", settings, m.Inputs, m.Outputs, text.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	return m

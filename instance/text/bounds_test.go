@@ -1,7 +1,6 @@
 package text
 
 import (
-	"os"
 	"strings"
 	"testing"
 
@@ -12,17 +11,13 @@ import (
 // reranker reads pairs for a model that gives them scores.
 func reranker(t *testing.T, length int) *Reader {
 	t.Helper()
-	file, err := os.ReadFile("testdata/tiny.json")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var inputs []tensor.Info
 	for _, name := range []string{idsInput, maskInput} {
 		inputs = append(inputs, tensor.Info{Name: name, Type: tensor.Int32, Shape: []int64{-1, -1}})
 	}
 	outputs := []tensor.Info{{Name: "y", Type: tensor.FP32, Shape: []int64{-1, 1}}}
 	settings := bundle.Text{Task: bundle.TaskRerank, Tokenizer: "tiny.json", MaxLength: length, Pad: "[PAD]"}
-	r, err := New(file, settings, inputs, outputs, Options{})
+	r, err := Open("testdata", settings, inputs, outputs, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -108,33 +108,26 @@ func (r *Reader) Answers(rows []Row, outputs []tensor.Tensor) ([][]float32, erro
 	for i, row := range rows {
 		own := t.Data[i*size*element : (i+1)*size*element]
 		if whole {
-			answers[i] = appendFloats(nil, t.Type, own)
+			answers[i] = t.Type.AppendFloats(nil, own)
 		} else {
 			width := int(shape[2])
 			if int64(len(row.IDs)) > shape[1] {
 				return nil, fmt.Errorf("output %q has the vectors of %d tokens; a row has %d", t.Name, shape[1], len(row.IDs))
 			}
-			values = appendFloats(values[:0], t.Type, own[:len(row.IDs)*width*element])
+			values = t.Type.AppendFloats(values[:0], own[:len(row.IDs)*width*element])
 			answers[i] = pool(r.settings.Pooling, values, width, len(row.IDs))
+		}
+		if len(r.layers) > 0 {
+			if len(answers[i]) != r.layers[0].In {
+				return nil, fmt.Errorf("output %q has vectors of %d elements; text.dense takes %d", t.Name, len(answers[i]), r.layers[0].In)
+			}
+			answers[i] = through(r.layers, answers[i])
 		}
 		if r.settings.Normalize {
 			Normalize(answers[i])
 		}
 	}
 	return answers, nil
-}
-
-// appendFloats appends a tensor's elements.
-func appendFloats(to []float32, kind tensor.Type, data []byte) []float32 {
-	size := kind.Size()
-	for ; len(data) >= size; data = data[size:] {
-		if kind == tensor.FP32 {
-			to = append(to, math.Float32frombits(binary.LittleEndian.Uint32(data)))
-		} else {
-			to = append(to, float32(kind.Number(data)))
-		}
-	}
-	return to
 }
 
 // pool makes the vector of a text from those of its tokens. The last of them is before the padding.
@@ -146,18 +139,36 @@ func pool(pooling string, tokens []float32, width, length int) []float32 {
 		copy(vector, tokens)
 	case pooling == bundle.PoolLast:
 		copy(vector, tokens[(length-1)*width:])
-	default:
-		sums := make([]float64, width)
+	case pooling == bundle.PoolMax:
+		copy(vector, tokens)
 		for i := range length {
 			for j, v := range tokens[i*width : (i+1)*width] {
-				sums[j] += float64(v)
+				vector[j] = max(vector[j], v)
 			}
 		}
-		for j, sum := range sums {
-			vector[j] = float32(sum / float64(length))
-		}
+	default:
+		setMean(vector, tokens, length, pooling == bundle.PoolWeighted)
 	}
 	return vector
+}
+
+// setMean sets a vector to the mean of those of its tokens. If it is weighted, token i counts i+1 times.
+func setMean(vector, tokens []float32, length int, weighted bool) {
+	width := len(vector)
+	sums, weights := make([]float64, width), 0.0
+	for i := range length {
+		weight := 1.0
+		if weighted {
+			weight = float64(i + 1)
+		}
+		weights += weight
+		for j, v := range tokens[i*width : (i+1)*width] {
+			sums[j] += weight * float64(v)
+		}
+	}
+	for j, sum := range sums {
+		vector[j] = float32(sum / weights)
+	}
 }
 
 // Normalize gives a vector the length 1. A vector of zeros stays one.

@@ -62,25 +62,47 @@ type Reader struct {
 	// output is the position of the output with vectors or scores, and size what that has for each text or token, 0
 	// if the model does not say.
 	output, size int
+	// layers are those of text.dense.
+	layers []bundle.Layer
 }
 
-// Open is [New] with the tokenizer's file in a bundle's directory.
-func Open(dir string, settings bundle.Text, inputs, outputs []tensor.Info, options Options) (*Reader, error) {
+// Files are what a bundle's files say of texts: the tokenizer, and the layers of text.dense.
+type Files struct {
+	tokens *tokenizer.Tokenizer
+	layers []bundle.Layer
+}
+
+// ReadFiles reads the files in a bundle's directory. The error names the field.
+func ReadFiles(dir string, settings *bundle.Text) (*Files, error) {
 	file, err := settings.ReadTokenizer(dir)
 	if err != nil {
 		return nil, err
 	}
-	return New(file, settings, inputs, outputs, options)
-}
-
-// New reads a tokenizer's file and checks that settings and tokenizer fit a model with these inputs and outputs,
-// which are those of the engine. The error names the field.
-func New(file []byte, settings bundle.Text, inputs, outputs []tensor.Info, options Options) (*Reader, error) {
-	tokens, err := tokenizer.New(file, tokenizer.Options{})
-	if err != nil {
+	f := &Files{}
+	if f.tokens, err = tokenizer.New(file, tokenizer.Options{}); err != nil {
 		return nil, fmt.Errorf("text.tokenizer: %s: %w", settings.Tokenizer, err)
 	}
-	r := &Reader{settings: settings, tokens: tokens, inputs: inputs, maxLength: settings.MaxLength, refuse: options.Refuse}
+	f.layers, err = settings.ReadLayers(dir)
+	return f, err
+}
+
+// Open is [New] with the files in a bundle's directory.
+func Open(dir string, settings bundle.Text, inputs, outputs []tensor.Info, options Options) (*Reader, error) {
+	files, err := ReadFiles(dir, &settings)
+	if err != nil {
+		return nil, err
+	}
+	return New(files, settings, inputs, outputs, options)
+}
+
+// New checks that settings and their files fit a model with these inputs and outputs, which are those of the engine. The
+// error names the field.
+func New(files *Files, settings bundle.Text, inputs, outputs []tensor.Info, options Options) (r *Reader, err error) {
+	tokens := files.tokens
+	r = &Reader{
+		settings: settings, tokens: tokens, layers: files.layers, inputs: inputs,
+		maxLength: settings.MaxLength, refuse: options.Refuse,
+	}
 	if options.MaxLength > 0 {
 		r.maxLength = min(r.maxLength, options.MaxLength)
 	}
@@ -168,6 +190,13 @@ func (r *Reader) checkOutput(outputs []tensor.Info) error {
 			r.settings.Pooling, out.Name, shape)
 	}
 	r.size = int(max(0, shape[len(shape)-1]))
+	if n := len(r.layers); n > 0 {
+		if r.size > 0 && r.size != r.layers[0].In {
+			return fmt.Errorf("text.dense: the first layer takes vectors of %d elements, and output %s has %d", r.layers[0].In,
+				out.Name, r.size)
+		}
+		r.size = r.layers[n-1].Out
+	}
 	return nil
 }
 

@@ -106,6 +106,9 @@ func (m Manifest) files() []named {
 	files := []named{{"model", m.Model}, {"handler", m.Handler}, {"requirements", m.Requirements}}
 	if m.Text != nil {
 		files = append(files, named{"text.tokenizer", m.Text.Tokenizer})
+		for _, d := range m.Text.Dense {
+			files = append(files, named{"text.dense", d.File})
+		}
 	}
 	return files
 }

@@ -23,6 +23,10 @@ const (
 const (
 	// PoolMean is the mean over the tokens.
 	PoolMean = "mean"
+	// PoolWeighted is the mean over the tokens, of which the first counts once, the second twice, and so on.
+	PoolWeighted = "weightedmean"
+	// PoolMax is the maximum of each element over the tokens.
+	PoolMax = "max"
 	// PoolFirst is the first token's, as of BERT's [CLS].
 	PoolFirst = "cls"
 	// PoolLast is the last token's.
@@ -47,8 +51,10 @@ type Text struct {
 	Pad string `yaml:"pad"`
 	// Output is the model's output with the vectors or scores. The default is the first.
 	Output string `yaml:"output,omitempty"`
-	// Pooling is [PoolMean], [PoolFirst], [PoolLast] or [PoolNone]. It is for embeddings.
+	// Pooling is [PoolMean], [PoolWeighted], [PoolMax], [PoolFirst], [PoolLast] or [PoolNone]. It is for embeddings.
 	Pooling string `yaml:"pooling,omitempty"`
+	// Dense are layers that the vector goes through after that.
+	Dense []Dense `yaml:"dense,omitempty"`
 	// Normalize gives vectors the length 1.
 	Normalize bool `yaml:"normalize,omitempty"`
 }
@@ -83,7 +89,7 @@ func (m *Manifest) validateText() error {
 	if t.Tokenizer == "" {
 		t.Tokenizer = "tokenizer.json"
 	}
-	pools := []string{PoolMean, PoolFirst, PoolLast, PoolNone}
+	pools := []string{PoolMean, PoolWeighted, PoolMax, PoolFirst, PoolLast, PoolNone}
 	switch {
 	case m.Engine != EngineONNX || m.Handler != "" || m.Models != nil:
 		return fmt.Errorf("%w: text is for one ONNX model without a handler; remove it", ErrManifest)
@@ -98,34 +104,44 @@ func (m *Manifest) validateText() error {
 	case t.Task == TaskRerank && (t.Pooling != "" || t.Normalize):
 		return fmt.Errorf("%w: text.pooling and text.normalize are for embeddings; remove them", ErrManifest)
 	}
-	return nil
+	return t.validateDense()
 }
 
-// MaxTokenizer is the maximum size in bytes of a tokenizer's file. The largest that we know have some 35 MB.
+// MaxTokenizer is the maximum size in bytes of a tokenizer's file, and of one of [Dense]. The largest that we know have
+// some 35 MB.
 const MaxTokenizer = 64 << 20
 
 // ReadTokenizer reads the file that [Text.Tokenizer] names in a bundle's directory. It follows no link out of
 // that. The error begins with the field.
 func (t *Text) ReadTokenizer(dir string) ([]byte, error) {
-	inside, err := os.OpenRoot(dir)
+	file, err := readInside(dir, t.Tokenizer)
 	if err != nil {
 		return nil, fmt.Errorf("text.tokenizer: %w", err)
 	}
-	defer inside.Close()
-	f, err := inside.OpenFile(t.Tokenizer, os.O_RDONLY|syscall.O_NONBLOCK, 0) // A pipe would wait for its other end.
+	return file, nil
+}
+
+// readInside reads a file of at most [MaxTokenizer] bytes in a bundle's directory.
+func readInside(dir, name string) ([]byte, error) {
+	inside, err := os.OpenRoot(dir)
 	if err != nil {
-		return nil, fmt.Errorf("text.tokenizer: %w", err)
+		return nil, err
+	}
+	defer inside.Close()
+	f, err := inside.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // A pipe would wait for its other end.
+	if err != nil {
+		return nil, err
 	}
 	defer f.Close()
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("text.tokenizer: %q in the bundle is not a file", t.Tokenizer)
+		return nil, fmt.Errorf("%q in the bundle is not a file", name)
 	}
 	file, err := io.ReadAll(io.LimitReader(f, MaxTokenizer+1))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("text.tokenizer: %w", err)
+		return nil, err
 	case len(file) > MaxTokenizer:
-		return nil, fmt.Errorf("text.tokenizer: %q has more than %d MiB, the maximum", t.Tokenizer, MaxTokenizer>>20)
+		return nil, fmt.Errorf("%q has more than %d MiB, the maximum", name, MaxTokenizer>>20)
 	}
 	return file, nil
 }
@@ -137,9 +153,15 @@ func (t *Text) Describe() string {
 		return fmt.Sprintf("ranks documents for a query, of at most %d tokens together", t.MaxLength)
 	}
 	pooling := map[string]string{
-		PoolMean: "mean pooling", PoolFirst: "pooling by the first token", PoolLast: "pooling by the last token",
+		PoolMean: "mean pooling", PoolWeighted: "pooling by the weighted mean", PoolMax: "pooling by the maximum",
+		PoolFirst: "pooling by the first token", PoolLast: "pooling by the last token",
 		PoolNone: "pooled in the model",
 	}[t.Pooling]
+	if n := len(t.Dense); n == 1 {
+		pooling += ", a dense layer"
+	} else if n > 1 {
+		pooling += fmt.Sprintf(", %d dense layers", n)
+	}
 	if t.Normalize {
 		pooling += ", normalized"
 	}

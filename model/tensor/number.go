@@ -58,6 +58,19 @@ func (t Type) Append(data []byte, v float64) []byte {
 	return append(data, whole[:t.Size()]...)
 }
 
+// AppendFloats appends the elements of a type's data to a slice.
+func (t Type) AppendFloats(to []float32, data []byte) []float32 {
+	size := t.Size()
+	for ; len(data) >= size; data = data[size:] {
+		if t == FP32 {
+			to = append(to, math.Float32frombits(binary.LittleEndian.Uint32(data)))
+		} else {
+			to = append(to, float32(t.Number(data)))
+		}
+	}
+	return to
+}
+
 // Narrow returns the elements of a 32-bit tensor in t, FP16 or BF16, from which they were
 // widened: no digit is lost. A NaN stays one.
 func (t Type) Narrow(wide []byte) []byte {

@@ -28,7 +28,11 @@ func Check(dir string, t *bundle.Text, file string, maxLength int) error {
 	if err != nil {
 		return err
 	}
-	return check(t, text, file, maxLength)
+	layers, err := t.ReadLayers(dir)
+	if err != nil {
+		return err
+	}
+	return check(t, text, layers, file, maxLength)
 }
 
 // CheckFolder is Check for a folder with these contents that is no bundle yet, whose files may be links. A model that
@@ -38,18 +42,26 @@ func CheckFolder(dir string, f *Folder) error {
 	if t == nil {
 		return nil
 	}
-	text, err := reader{dir: dir}.content(t.Tokenizer, bundle.MaxTokenizer)
-	if err == nil && text == nil {
-		err = fmt.Errorf("there is no %s", t.Tokenizer)
+	read := func(name string) ([]byte, error) {
+		text, err := reader{dir: dir}.content(name, bundle.MaxTokenizer)
+		if err == nil && text == nil {
+			err = fmt.Errorf("there is no %s", name)
+		}
+		return text, err
 	}
+	text, err := read(t.Tokenizer)
 	if err != nil {
 		return fmt.Errorf("text.tokenizer: %w", err)
 	}
-	return check(t, text, filepath.Join(dir, f.Manifest.Model), 0)
+	layers, err := t.Layers(read)
+	if err != nil {
+		return err
+	}
+	return check(t, text, layers, filepath.Join(dir, f.Manifest.Model), 0)
 }
 
-// check is Check for the content of the tokenizer's file.
-func check(t *bundle.Text, text []byte, file string, maxLength int) error {
+// check is Check for the content of the tokenizer's file, and the layers of text.dense.
+func check(t *bundle.Text, text []byte, layers []bundle.Layer, file string, maxLength int) error {
 	if maxLength > t.MaxLength {
 		return fmt.Errorf("the maximum length is %d tokens; text.max_length of %s is %d, and the model takes no more",
 			maxLength, bundle.ManifestFile, t.MaxLength)
@@ -65,7 +77,7 @@ func check(t *bundle.Text, text []byte, file string, maxLength int) error {
 	if err := checkInputs(m.Inputs(), longest); err != nil {
 		return err
 	}
-	if err := checkOutput(t, m.Outputs()); err != nil {
+	if err := checkOutput(t, layers, m.Outputs()); err != nil {
 		return err
 	}
 	tokens, err := tokenizer.New(text, tokenizer.Options{})
@@ -122,8 +134,8 @@ func checkInputs(inputs []tensor.Info, longest int) error {
 	return nil
 }
 
-// checkOutput refuses an output that the pooling, or a reranker, cannot use.
-func checkOutput(t *bundle.Text, outputs []tensor.Info) error {
+// checkOutput refuses an output that the pooling, a layer of text.dense, or a reranker cannot use.
+func checkOutput(t *bundle.Text, layers []bundle.Layer, outputs []tensor.Info) error {
 	if len(outputs) == 0 {
 		return fmt.Errorf("the model has no output")
 	}
@@ -154,6 +166,10 @@ func checkOutput(t *bundle.Text, outputs []tensor.Info) error {
 		return fmt.Errorf("text.pooling is %s, and the output %s has %d dimensions; it must have three, texts, tokens and "+
 			"numbers. The model has %s; name another one in text.output, or set text.pooling to %s if it is pooled already",
 			t.Pooling, out.Name, rank, tensor.Describe(outputs), bundle.PoolNone)
+	}
+	if size := out.Shape[rank-1]; len(layers) > 0 && size > 0 && size != int64(layers[0].In) {
+		return fmt.Errorf("text.dense: %s takes vectors of %d elements, and the output %s has %d; use the layer with which the "+
+			"model was trained", t.Dense[0].File, layers[0].In, out.Name, size)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package textmodel
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -100,7 +101,10 @@ func (f reader) modules() (all []module, err error) {
 }
 
 // pooled maps sentence-transformers' names of poolings that instances know.
-var pooled = map[string]string{"mean": bundle.PoolMean, "cls": bundle.PoolFirst, "lasttoken": bundle.PoolLast}
+var pooled = map[string]string{
+	"mean": bundle.PoolMean, "weightedmean": bundle.PoolWeighted, "max": bundle.PoolMax,
+	"cls": bundle.PoolFirst, "lasttoken": bundle.PoolLast,
+}
 
 // pooling reads the config.json of the module Pooling.
 func (f reader) pooling(m module) (string, error) {
@@ -137,9 +141,47 @@ func (f reader) pooling(m module) (string, error) {
 	if len(modes) == 1 && pooled[modes[0]] != "" {
 		return pooled[modes[0]], nil
 	}
-	return "", fmt.Errorf("%s: the pooling is %q; instances know mean, cls and lasttoken, one of them. Export the ONNX model "+
-		"with its pooling, so that an output is one vector for each text, and write a %s that names it with `text: "+
-		"{max_length: …, pad: …, output: …, pooling: none}`. %s", name, strings.Join(modes, "+"), bundle.ManifestFile, asTensors)
+	return "", fmt.Errorf("%s: the pooling is %q; instances know mean, weightedmean, max, cls and lasttoken, one of them. %s %s",
+		name, strings.Join(modes, "+"), exportWhole, asTensors)
+}
+
+// sentenceVector is sentence-transformers' name of a text's vector.
+const sentenceVector = "sentence_embedding"
+
+// dense reads a module Dense.
+func (f reader) dense(m module) (bundle.Dense, error) {
+	name := path.Join(m.Path, modelConfig)
+	var c struct {
+		Activation string `json:"activation_function"`
+		Input      string `json:"module_input_name"`
+		Output     string `json:"module_output_name"`
+	}
+	found, err := f.read(name, &c)
+	if err != nil {
+		return bundle.Dense{}, err
+	}
+	d := bundle.Dense{File: path.Join(m.Path, denseWeights)}
+	switch activation := c.Activation[strings.LastIndexByte(c.Activation, '.')+1:]; {
+	case !found:
+		return d, fmt.Errorf("%s: %s names it, and it is missing", name, modulesFile)
+	case activation == "Identity":
+		d.Activation = bundle.ActivationIdentity
+	case activation == "Tanh":
+		d.Activation = bundle.ActivationTanh
+	default:
+		return d, fmt.Errorf("%s: activation_function is %q; instances know torch's Identity and Tanh. %s %s", name, c.Activation,
+			exportWhole, asTensors)
+	}
+	if of := cmp.Or(c.Input, sentenceVector); of != sentenceVector || cmp.Or(c.Output, of) != of {
+		return d, fmt.Errorf("%s: the layer makes %q of %q; instances know layers of %s. %s %s", name, c.Output, c.Input,
+			sentenceVector, exportWhole, asTensors)
+	}
+	if info, err := os.Stat(filepath.Join(f.dir, d.File)); err != nil || !info.Mode().IsRegular() {
+		return d, fmt.Errorf("%s: it is missing, and instances read the layer's weights in safetensors only; this writes the "+
+			"model with it: `python3 -c \"from sentence_transformers import SentenceTransformer as S; S('%s').save('model')\"`",
+			d.File, f.name)
+	}
+	return d, nil
 }
 
 // config is what counts of config.json.

@@ -38,12 +38,17 @@ const (
 	lengthConfig    = "sentence_bert_config.json"
 	sentenceConfig  = "config_sentence_transformers.json"
 	defaultModel    = "model.onnx"
+	denseWeights    = "model.safetensors"
 	onnxFolder      = "onnx"
 )
 
 // asTensors is the way out where a folder's model cannot be given texts.
 const asTensors = "To serve the model with token ids instead, write a " + bundle.ManifestFile +
 	" with only `engine: onnx` and `model: FILE`, or name the ONNX file as the model"
+
+// exportWhole is the way out where instances do not know what a model does after its Transformer.
+const exportWhole = "Export the ONNX model with all its modules, so that an output is one vector for each text, and write a " +
+	bundle.ManifestFile + " that names it with `text: {max_length: …, pad: …, output: …, pooling: none}`."
 
 // Recognise reads a folder without a bundle.yaml. It returns nil for one that has neither a tokenizer.json nor a
 // modules.json, and for one with a model of TensorFlow. The error names the file and the field that is wrong or missing, and says what to do. A folder whose
@@ -77,7 +82,7 @@ func Recognise(dir, name string) (*Folder, error) {
 		return nil, err
 	}
 	out := &Folder{Manifest: bundle.Manifest{Engine: bundle.EngineONNX, Model: model}}
-	out.Unused = slices.DeleteFunc(all, func(name string) bool { return !isOtherWeights(name) })
+	out.Unused = slices.DeleteFunc(all, func(name string) bool { return !isOtherWeights(name) || isDense(name) })
 	if len(others) > 0 {
 		out.note("It uses %s. Other ONNX files are there, too: %s. A deployment names one of them with "+
 			"com.openfaas.infer.model.", model, some(others))
@@ -123,7 +128,7 @@ func hasPooling(modules []module) bool {
 	return slices.ContainsFunc(modules, func(m module) bool { return m.kind() == "Pooling" })
 }
 
-// setPooling sets how vectors are made of the tokens'.
+// setPooling sets how vectors are made of the tokens', and through which layers they go.
 func (f reader) setPooling(t *bundle.Text, modules []module) error {
 	for i, m := range modules {
 		kind := m.kind()
@@ -135,13 +140,17 @@ func (f reader) setPooling(t *bundle.Text, modules []module) error {
 				return err
 			}
 			t.Pooling = pooling
-		case i == 2 && kind == "Normalize":
+		case i >= 2 && kind == "Dense" && !t.Normalize:
+			layer, err := f.dense(m)
+			if err != nil {
+				return err
+			}
+			t.Dense = append(t.Dense, layer)
+		case i >= 2 && kind == "Normalize":
 			t.Normalize = true
 		default:
-			return fmt.Errorf("%s: module %d is %q; instances know a Transformer, then Pooling, then Normalize. Export the "+
-				"ONNX model with all its modules, so that an output is one vector for each text, and write a %s that "+
-				"names it with `text: {max_length: …, pad: …, output: …, pooling: none}`. %s",
-				modulesFile, i, m.Type, bundle.ManifestFile, asTensors)
+			return fmt.Errorf("%s: module %d is %q; instances know a Transformer, then Pooling, Dense and Normalize. %s %s",
+				modulesFile, i, m.Type, exportWhole, asTensors)
 		}
 	}
 	if t.Pooling == "" {
@@ -242,11 +251,40 @@ func isTensorFlow(name string) bool {
 func isOtherWeights(name string) bool {
 	base := path.Base(name)
 	switch path.Ext(base) {
-	case ".safetensors", ".h5", ".msgpack", ".ot", ".gguf", ".mlmodel", ".mlpackage":
+	case ".safetensors", ".h5", ".msgpack", ".ot", ".gguf", ".mlmodel":
 		return true
 	}
-	return strings.HasPrefix(base, "pytorch_model") && strings.HasSuffix(base, ".bin") ||
+	return strings.Contains(name, ".mlpackage/") ||
+		strings.HasPrefix(base, "pytorch_model") && strings.HasSuffix(base, ".bin") ||
 		strings.HasPrefix(base, "openvino_model")
+}
+
+// isDense reports whether a file has the weights of a module Dense, which instances read.
+func isDense(name string) bool {
+	return path.Base(name) == denseWeights && strings.HasSuffix(path.Dir(name), "_Dense")
+}
+
+// Unused returns those of a folder's files, by their names, that no ONNX model needs: weights of other programs, and
+// the ONNX files beside the one that [Recognise] chooses, with their external data. It returns none of a folder that has
+// a bundle.yaml, a model of TensorFlow, or no ONNX file.
+func Unused(all []string) (unused []string) {
+	if slices.Contains(all, bundle.ManifestFile) || slices.ContainsFunc(all, isTensorFlow) {
+		return nil
+	}
+	model, others, err := reader{}.chooseModel(all, config{})
+	if model == "" && len(others) == 0 && !slices.ContainsFunc(all, func(name string) bool { return path.Ext(name) == ".onnx" }) {
+		return nil
+	}
+	for _, name := range all {
+		beside := func(other string) bool {
+			rest, is := strings.CutPrefix(name, other)
+			return is && (rest == "" || rest == "_data" || rest == ".data")
+		}
+		if isOtherWeights(name) && !isDense(name) || err == nil && slices.ContainsFunc(others, beside) {
+			unused = append(unused, name)
+		}
+	}
+	return unused
 }
 
 // files lists the folder's files, relative to it, but for hidden ones.

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -22,6 +24,10 @@ func changed(pairs ...string) map[string]string {
 	}
 	return m
 }
+
+// denseModules has a layer between the pooling and the normalization.
+const denseModules = `[{"type":"a.Transformer"},{"path":"1_Pooling","type":"b.Pooling"},
+	{"path":"2_Dense","type":"sentence_transformers.models.Dense"},{"path":"3_Normalize","type":"c.Normalize"}]`
 
 // Folders give the field text.
 func TestRecognise(t *testing.T) {
@@ -43,6 +49,13 @@ func TestRecognise(t *testing.T) {
 		"cls": {changed("1_Pooling/config.json", `{"pooling_mode_cls_token": true, "pooling_mode_mean_tokens": false}`),
 			with(func(t *bundle.Text) { t.Pooling = bundle.PoolFirst }), ""},
 		"last": {changed("1_Pooling/config.json", `{"pooling_mode_lasttoken": true}`), with(func(t *bundle.Text) { t.Pooling = bundle.PoolLast }), ""},
+		"max":  {changed("1_Pooling/config.json", `{"pooling_mode_max_tokens": true}`), with(func(t *bundle.Text) { t.Pooling = bundle.PoolMax }), ""},
+		"weighted mean": {changed("1_Pooling/config.json", `{"pooling_mode_weightedmean_tokens": true}`),
+			with(func(t *bundle.Text) { t.Pooling = bundle.PoolWeighted }), ""},
+		"dense": {changed(modulesFile, denseModules, "2_Dense/config.json", `{"activation_function": "torch.nn.modules.activation.Tanh"}`, "2_Dense/model.safetensors", "x"),
+			with(func(t *bundle.Text) {
+				t.Dense = []bundle.Dense{{File: "2_Dense/model.safetensors", Activation: bundle.ActivationTanh}}
+			}), ""},
 		"a later version's pooling": {changed("1_Pooling/config.json", `{"pooling_mode": "cls", "pooling_mode_mean_tokens": true}`),
 			with(func(t *bundle.Text) { t.Pooling = bundle.PoolFirst }), ""},
 		"without normalization": {changed(modulesFile, `[{"path":"","type":"a.Transformer"},{"path":"1_Pooling","type":"b.Pooling"}]`),
@@ -70,7 +83,7 @@ func TestRecognise(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 			continue
 		}
-		if got := f.Manifest.Text; (got == nil) != (c.want == nil) || got != nil && *got != *c.want || f.Manifest.Model != "onnx/model.onnx" {
+		if got := f.Manifest.Text; (got == nil) != (c.want == nil) || !reflect.DeepEqual(got, c.want) || f.Manifest.Model != "onnx/model.onnx" {
 			t.Errorf("%s: %+v, %+v, want %+v", what, f.Manifest, got, c.want)
 		}
 		if notes := strings.Join(f.Notes, "\n"); c.note == "" && notes != "" || !strings.Contains(notes, c.note) {
@@ -86,12 +99,16 @@ func TestRecogniseRefuses(t *testing.T) {
 		changed map[string]string
 		want    string
 	}{
-		"max pooling":            {changed("1_Pooling/config.json", `{"pooling_mode_max_tokens": true}`), `1_Pooling/config.json: the pooling is "max"; instances know mean`},
-		"weighted mean":          {changed("1_Pooling/config.json", `{"pooling_mode_weightedmean_tokens": true}`), `"weightedmean"`},
+		"another pooling":        {changed("1_Pooling/config.json", `{"pooling_mode_mean_sqrt_len_tokens": true}`), `1_Pooling/config.json: the pooling is "mean_sqrt_len"; instances know mean`},
 		"two poolings":           {changed("1_Pooling/config.json", `{"pooling_mode_cls_token": true, "pooling_mode_mean_tokens": true}`), `"cls+mean"`},
 		"a list of poolings":     {changed("1_Pooling/config.json", `{"pooling_mode": ["max", "mean"]}`), `"max+mean"`},
 		"no pooling's settings":  {changed("1_Pooling/config.json", ""), "1_Pooling/config.json: modules.json names it"},
-		"dense":                  {changed(modulesFile, `[{"type":"a.Transformer"},{"path":"1_Pooling","type":"b.Pooling"},{"path":"2_Dense","type":"sentence_transformers.models.Dense"}]`), `module 2 is "sentence_transformers.models.Dense"`},
+		"a network of Dropout":   {changed(modulesFile, `[{"type":"a.Transformer"},{"path":"1_Pooling","type":"b.Pooling"},{"path":"2_Dropout","type":"sentence_transformers.models.Dropout"}]`), `module 2 is "sentence_transformers.models.Dropout"`},
+		"dense after normalize":  {changed(modulesFile, `[{"type":"a.Transformer"},{"path":"1_Pooling","type":"b.Pooling"},{"type":"N.Normalize"},{"path":"2_Dense","type":"D.Dense"}]`), `module 3 is "D.Dense"`},
+		"dense without settings": {changed(modulesFile, denseModules), "2_Dense/config.json: modules.json names it"},
+		"dense of an activation": {changed(modulesFile, denseModules, "2_Dense/config.json", `{"activation_function": "torch.nn.modules.activation.GELU"}`), `2_Dense/config.json: activation_function is "torch.nn.modules.activation.GELU"`},
+		"dense of tokens":        {changed(modulesFile, denseModules, "2_Dense/config.json", `{"activation_function": "Tanh", "module_input_name": "token_embeddings"}`), `of "token_embeddings"`},
+		"dense of PyTorch":       {changed(modulesFile, denseModules, "2_Dense/config.json", `{"activation_function": "Tanh"}`, "2_Dense/pytorch_model.bin", "x"), "2_Dense/model.safetensors: it is missing"},
 		"static":                 {changed(modulesFile, `[{"type":"a.StaticEmbedding"}]`), "StaticEmbedding"},
 		"no module of pooling":   {changed(modulesFile, `[{"type":"a.Transformer"}]`), "there is no module Pooling"},
 		"no modules in the list": {changed(modulesFile, `[]`), "lists no modules"},
@@ -221,6 +238,30 @@ func TestWrite(t *testing.T) {
 	}
 	if _, err := bundle.Open(root, "team/minilm:v1"); err != nil {
 		t.Errorf("the bundle before is gone: %v", err)
+	}
+}
+
+// What no ONNX model needs of a hub's folder is known by the names.
+func TestUnused(t *testing.T) {
+	hub := []string{"1_Pooling/config.json", "2_Dense/model.safetensors", "2_Dense/pytorch_model.bin", "README.md", "config.json",
+		"model.safetensors", "modules.json", "onnx/model.onnx", "onnx/model.onnx_data", "onnx/model_O1.onnx", "onnx/model_O1.onnx_data",
+		"openvino/openvino_model.bin", "pytorch_model-00001-of-00002.bin", "tokenizer.json"}
+	want := []string{"2_Dense/pytorch_model.bin", "model.safetensors", "onnx/model_O1.onnx", "onnx/model_O1.onnx_data",
+		"openvino/openvino_model.bin", "pytorch_model-00001-of-00002.bin"}
+	if got := Unused(hub); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	for what, names := range map[string][]string{
+		"a bundle":   append([]string{bundle.ManifestFile}, hub...),
+		"TensorFlow": {"saved_model.pb", "variables/variables.data-00000-of-00001", "model.safetensors"},
+		"no ONNX":    {"config.json", "model.safetensors"},
+	} {
+		if got := Unused(names); len(got) > 0 {
+			t.Errorf("%s: %q", what, got)
+		}
+	}
+	if got := Unused([]string{"a.onnx", "b.onnx", "tf_model.h5"}); !slices.Equal(got, []string{"tf_model.h5"}) {
+		t.Errorf("several models: %q", got)
 	}
 }
 

@@ -33,7 +33,6 @@ func parseBPE(o *object, v *vocabulary, special map[string]bool) model {
 	var dropout *float64
 	var unk *string
 	var fallback bool
-	var raw json.RawMessage
 	o.optional("dropout", &dropout)
 	if dropout != nil && *dropout != 0 {
 		o.fail("dropout", "it is %g: ids would be random; set it to null", *dropout)
@@ -44,7 +43,7 @@ func parseBPE(o *object, v *vocabulary, special map[string]bool) model {
 	o.optional("fuse_unk", &m.fuseUnknown)
 	o.optional("byte_fallback", &fallback)
 	o.optional("ignore_merges", &m.ignoreMerges)
-	o.required("merges", &raw)
+	raw := o.part("merges")
 	v.parse(o)
 	if unk != nil {
 		m.hasUnknown, m.unknown = true, v.unknown(*unk)

@@ -18,11 +18,11 @@ type object struct {
 	err    *error
 }
 
-// open reads a JSON object.
+// open reads a JSON object. It must be valid JSON.
 func open(path string, raw json.RawMessage) (*object, error) {
-	o := &object{path: path, err: new(error)}
-	if err := json.Unmarshal(raw, &o.fields); err != nil || o.fields == nil {
-		return nil, fmt.Errorf("%s: it is not a JSON object: %w", path, orNull(err))
+	o := &object{path: path, fields: map[string]json.RawMessage{}, err: new(error)}
+	if !members(raw, func(name string, value json.RawMessage) { o.fields[name] = value }) {
+		return nil, fmt.Errorf("%s: it is not a JSON object: %w", path, orNull(json.Unmarshal(raw, &o.fields)))
 	}
 	return o, nil
 }
@@ -69,6 +69,15 @@ func (o *object) required(name string, value any) {
 		o.fail(name, "it is missing")
 	}
 	o.optional(name, value)
+}
+
+// part takes a field that must be there, with its parts to be read.
+func (o *object) part(name string) json.RawMessage {
+	raw := o.raw(name)
+	if raw == nil {
+		o.fail(name, "it is missing")
+	}
+	return raw
 }
 
 // choice takes a field that names one of a few things.
@@ -128,6 +137,14 @@ func components[T any](o *object, field string, parse func(string, json.RawMessa
 		all = append(all, part)
 	}
 	return all
+}
+
+// validJSON refuses a file that is not one value in JSON.
+func validJSON(file []byte) error {
+	if json.Valid(file) {
+		return nil
+	}
+	return json.Unmarshal(file, new(json.RawMessage)) // It says where.
 }
 
 // validText refuses what package json would replace silently by U+FFFD: invalid UTF-8, and half of a

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"math"
+	"strconv"
 	"strings"
 	"sync/atomic"
 )
@@ -22,6 +23,9 @@ type vocabulary struct {
 	// entries is how many ids tokenizers counts: added tokens that the vocabulary lacks get the next ones.
 	entries int
 }
+
+// bytesOfEntry is about how many bytes of a file an entry of its vocabulary takes.
+const bytesOfEntry = 24
 
 // maxID is the highest id.
 const maxID = math.MaxInt32 - 1
@@ -53,17 +57,21 @@ func parseModel(raw json.RawMessage, special map[string]bool) (model, *vocabular
 
 // parse takes the field vocab of WordPiece and BPE.
 func (v *vocabulary) parse(o *object) {
-	var ids map[string]*int32
-	o.required("vocab", &ids)
-	for token, id := range ids {
+	raw := o.part("vocab")
+	v.ids = make(map[string]int32, len(raw)/bytesOfEntry)
+	is := members(raw, func(token string, value json.RawMessage) {
+		id, err := strconv.ParseInt(string(value), 10, 64)
 		switch {
-		case id == nil:
+		case string(value) == "null":
 			o.fail("vocab", "the token %.100q has no id", token)
-		case *id < 0 || *id > maxID:
-			o.fail("vocab", "the token %.100q has the id %d; ids are from 0 to %d", token, *id, maxID)
+		case err != nil || id < 0 || id > maxID:
+			o.fail("vocab", "the token %.100q has the id %.100s; ids are whole numbers from 0 to %d", token, value, maxID)
 		default:
-			v.ids[token] = *id
+			v.ids[token] = int32(id)
 		}
+	})
+	if !is {
+		o.fail("vocab", "it is not a JSON object")
 	}
 	v.entries = len(v.ids)
 }

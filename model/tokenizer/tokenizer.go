@@ -62,6 +62,9 @@ func New(file []byte, options Options) (*Tokenizer, error) {
 	if err := validText(file); err != nil {
 		return nil, fmt.Errorf("tokenizer: %w", err)
 	}
+	if err := validJSON(file); err != nil {
+		return nil, fmt.Errorf("tokenizer: it is not a JSON object: %w", err)
+	}
 	o, err := open("tokenizer", file)
 	if err != nil {
 		return nil, err

@@ -32,31 +32,37 @@ type scored struct {
 	score float64
 }
 
-// UnmarshalJSON reads a list of a token and its score.
-func (s *scored) UnmarshalJSON(raw []byte) error {
-	var pair []json.RawMessage
-	if err := json.Unmarshal(raw, &pair); err != nil {
-		return err
+// readScored reads a list of a token and its score.
+func readScored(raw json.RawMessage) (s scored, err error) {
+	var pair [2]json.RawMessage
+	n := 0
+	elements(raw, func(value json.RawMessage) {
+		if n < len(pair) {
+			pair[n] = value
+		}
+		n++
+	})
+	if n != len(pair) || !isText(pair[0]) {
+		return s, errors.New("an entry is not a token and its score")
 	}
-	if len(pair) != 2 || string(pair[0]) == "null" || string(pair[1]) == "null" {
-		return errors.New("an entry is not a token and its score")
-	}
-	if err := json.Unmarshal(pair[0], &s.token); err != nil {
-		return err
-	}
-	if err := json.Unmarshal(pair[1], &s.score); err != nil {
-		return err
-	}
+	s.token = text(pair[0])
 	if score, ok := readScore(string(pair[1])); ok {
 		s.score = score
+		return s, nil
 	}
-	return nil
+	if err := json.Unmarshal(pair[1], &s.score); err != nil || string(pair[1]) == "null" {
+		return s, errors.New("an entry is not a token and its score")
+	}
+	return s, nil
 }
 
 // readScore reads a number as the JSON reader of tokenizers does: the digits as an integer, times a power of
 // ten. That may be one bit off the nearest number, which decides between ways whose scores are equal but for
 // rounding. ok is false for numbers of another size.
 func readScore(text string) (score float64, ok bool) {
+	if text == "" || text[0] != '-' && (text[0] < '0' || text[0] > '9') {
+		return 0, false
+	}
 	digits, exponent, hasExponent := strings.Cut(strings.ToLower(text), "e")
 	power := 0
 	if hasExponent {
@@ -108,10 +114,20 @@ var powersOfTen = func() (all [maxPower + 1]float64) {
 
 func parseUnigram(o *object, v *vocabulary, special map[string]bool) model {
 	m := &unigram{tokens: newTrie(), unknown: noToken}
-	var entries []scored
 	var unknown *int64
 	var fallback bool
-	o.required("vocab", &entries)
+	raw := o.part("vocab")
+	entries := make([]scored, 0, len(raw)/bytesOfEntry)
+	is := elements(raw, func(value json.RawMessage) {
+		entry, err := readScored(value)
+		if err != nil {
+			o.fail("vocab", "%w", err)
+		}
+		entries = append(entries, entry)
+	})
+	if !is {
+		o.fail("vocab", "it is not a list")
+	}
 	o.optional("unk_id", &unknown)
 	o.optional("byte_fallback", &fallback)
 	if unknown != nil {
@@ -127,6 +143,7 @@ func parseUnigram(o *object, v *vocabulary, special map[string]bool) model {
 	}
 	lowest := math.Inf(1)
 	m.scores = make([]float64, len(entries))
+	v.ids = make(map[string]int32, len(entries))
 	for i, e := range entries {
 		v.ids[e.token], m.scores[i] = int32(i), e.score
 		lowest = min(lowest, e.score)

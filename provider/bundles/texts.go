@@ -34,9 +34,13 @@ func SetTexts(ctx context.Context, by TextChecker, b *bundle.Bundle, f *provider
 		return in.WrongMaxLength(fmt.Sprintf("the model takes texts of at most %d tokens (text.max_length in %s)",
 			b.Text.MaxLength, bundle.ManifestFile))
 	}
+	f.MaxTokens = b.Text.MaxLength
+	if in.MaxLength > 0 {
+		f.MaxTokens = in.MaxLength
+	}
 	texts, err := textsOf(by, b)
 	if err != nil {
-		return fmt.Errorf("text.tokenizer: %w", err)
+		return fmt.Errorf("text: %w", err)
 	}
 	for i := range models {
 		m := &models[i]
@@ -51,16 +55,25 @@ func SetTexts(ctx context.Context, by TextChecker, b *bundle.Bundle, f *provider
 	return nil
 }
 
-// textsOf identifies how the models of a bundle take texts: by the field text of its manifest and by its tokenizer.
+// textsOf identifies how the models of a bundle take texts: by the field text of its manifest, and by the files that it
+// names.
 func textsOf(by TextChecker, b *bundle.Bundle) (string, error) {
-	file, err := b.File(b.Text.Tokenizer)
-	if err != nil {
-		return "", err
+	names := []string{b.Text.Tokenizer}
+	for _, d := range b.Text.Dense {
+		names = append(names, d.File)
 	}
-	hash, err := by.Hash(file)
-	if err != nil {
-		return "", err
+	all := fmt.Appendf(nil, "%+v", *b.Text)
+	for _, name := range names {
+		file, err := b.File(name)
+		if err != nil {
+			return "", err
+		}
+		hash, err := by.Hash(file)
+		if err != nil {
+			return "", err
+		}
+		all = fmt.Appendf(all, " %s", hash)
 	}
-	sum := sha256.Sum256(fmt.Appendf(nil, "%+v %s", *b.Text, hash))
+	sum := sha256.Sum256(all)
 	return hex.EncodeToString(sum[:8]), nil
 }

@@ -221,6 +221,9 @@ func (m sizedModels) profile(ctx context.Context, weight Weight, command, file s
 	arguments := []string{"profile", command, file, "--json", "--out", inherited, "--prepared", m.Prepared,
 		"--max-batch", strconv.Itoa(maxBatch), "--until", until.String()}
 	arguments = append(append(arguments, m.runArguments(file)...), more...)
+	if m.sizes.Tokens > 0 {
+		arguments = append(arguments, "--max-length", strconv.Itoa(m.sizes.Tokens))
+	}
 	if m.Warm != nil && engines.IsManifest(file) {
 		arguments = append(arguments, "--warm", m.Warm.Dir())
 	}

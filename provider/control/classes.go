@@ -335,8 +335,9 @@ func (fn *function) shortest(now time.Time) time.Duration {
 	return fn.Inference.SLO
 }
 
-// setClasses tells the engine the load by class, and the shortest objective that is asked.
-func (fn *function) setClasses(now time.Time, f *scaling.Function, stats dispatch.Stats) {
+// setClasses tells the engine the load by class, and the shortest objective that is asked. rows is the mean number
+// of rows of a request.
+func (fn *function) setClasses(now time.Time, f *scaling.Function, stats dispatch.Stats, rows float64) {
 	fn.classing.count(now, stats.Classes)
 	fn.tighten(fn.shortest(now))
 	f.SLO = fn.rules.Planned(fn.objective())
@@ -346,7 +347,7 @@ func (fn *function) setClasses(now time.Time, f *scaling.Function, stats dispatc
 	for _, l := range fn.classing.loads {
 		known := slices.ContainsFunc(l.artefacts, func(name string) bool { return fn.artefact(name) != nil })
 		if part := l.part.settle(); known && (part >= 0.001 || l.waiting > 0) {
-			f.Classes = append(f.Classes, scaling.Class{Artefacts: l.artefacts, Part: part, Waiting: l.waiting})
+			f.Classes = append(f.Classes, scaling.Class{Artefacts: l.artefacts, Part: part, Waiting: times(l.waiting, rows)})
 		}
 	}
 	slices.SortFunc(f.Classes, func(a, b scaling.Class) int { return slices.Compare(a.Artefacts, b.Artefacts) })

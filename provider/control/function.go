@@ -107,6 +107,8 @@ type function struct {
 	// activity is the history of its requests; unwritten: the cold-start policy has
 	// learned from it since it was last stored.
 	activity *systems.Activity
+	// meanRows is how many rows its requests have.
+	meanRows scaling.MeanRows
 	// backlog is the load of its asynchronous requests. hasQueue: there may be some.
 	backlog     scaling.Backlog
 	hasQueue    bool

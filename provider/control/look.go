@@ -150,13 +150,14 @@ func (c *Controller) look(now time.Time, fn *function) scaling.Function {
 	learn(now, fn, c.interference.movable)
 	c.revisions.repairParts(fn)
 	stats := statsOf(fn)
+	rows := fn.meanRows.Read(now, stats.Arrivals, stats.ExtraRows)
 	fn.offer()
 	f := scaling.Function{
 		Name: fn.Name, Revision: fn.Revision, Percentile: fn.Inference.Percentile, Queue: fn.queue(),
 		ColdWait: c.options.ColdWait, Weight: fn.Inference.Weight, Waiting: stats.Waiting, Min: int(fn.replicas), Max: fn.Inference.MaxReplicas, ScaleToZero: true,
 		Accurate: fn.Inference.Accurate, Tenant: tenantOf(fn),
 	}
-	fn.setClasses(now, &f, stats)
+	fn.setClasses(now, &f, stats, rows)
 	fn.planned = 0
 	if !fn.Failures.Pausing(now) {
 		if f.Configs = fn.candidates(); fn.Inference.Partition == annotation.PartitionLatency {
@@ -192,10 +193,11 @@ func (c *Controller) look(now time.Time, fn *function) scaling.Function {
 	fn.running = f.Instances
 	c.pairs.look(now, fn, &f)
 	fn.setLoad(now, &f, stats, busy, c.options.Cold, c.options.Tick)
+	f.Rate, f.Waiting = f.Rate*rows, times(f.Waiting, rows) // Execution times are of rows.
 	if awaitsFirst(fn) {
 		f.Min = max(1, f.Min)
 	}
-	addBacklog(c, fn, &f, now, stats)
+	addBacklog(c, fn, &f, now, stats, rows)
 	fn.load = f.Rate
 	c.interference.follow(now, fn, f.Rate, c.nodes)
 	fn.steer(now, &f, stats)
@@ -245,9 +247,6 @@ func (fn *function) setLoad(now time.Time, f *scaling.Function, stats dispatch.S
 		fn.activity.Apart(stats.Patient)
 	}
 	f.Rate, decision = fn.activity.Look(now, fn.Name, stats.Arrivals, busy, cold, tick)
-	if stats.Rows > 1 { // Times are of rows.
-		f.Rate, f.Waiting = f.Rate*stats.Rows, int(math.Ceil(float64(f.Waiting)*stats.Rows))
-	}
 	fn.unwritten = fn.unwritten || fn.activity.Learned()
 	if fn.activity.Arrived() {
 		fn.wake()
@@ -263,14 +262,17 @@ func (fn *function) setLoad(now time.Time, f *scaling.Function, stats dispatch.S
 	}
 }
 
-// addBacklog adds the load of the queue of asynchronous requests to the function's rate.
-func addBacklog(c *Controller, fn *function, f *scaling.Function, now time.Time, stats dispatch.Stats) {
+// times is the number of rows of some requests, rounded up.
+func times(requests int, rows float64) int { return int(math.Ceil(float64(requests) * rows)) }
+
+// addBacklog adds the load of the queue of asynchronous requests to the function's rate. Its requests have as many
+// rows as others.
+func addBacklog(c *Controller, fn *function, f *scaling.Function, now time.Time, stats dispatch.Stats, rows float64) {
 	if c.options.Backlog == nil {
 		return
 	}
 	queued, at := c.options.Backlog(fn.Name)
-	rows := max(1, stats.Rows)
-	f.Patient = int(math.Ceil(float64(stats.PatientWaiting) * rows))
+	f.Patient = times(stats.PatientWaiting, rows)
 	f.Rate += rows * fn.backlog.Load(now, scaling.Queued{At: at, Requests: queued, Begun: stats.Patient, Waiting: stats.PatientWaiting, Within: provider.AsyncPatience})
 }
 

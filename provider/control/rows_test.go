@@ -15,7 +15,7 @@ func TestTheBacklogCountsRows(t *testing.T) {
 	now := time.Now()
 	load := func(rows float64) (f scaling.Function) {
 		c := &Controller{options: Options{Backlog: func(string) (int, time.Time) { return 600, now }}}
-		addBacklog(c, &function{Function: &provider.Function{}}, &f, now, dispatch.Stats{Patient: 5, PatientWaiting: 3, Rows: rows})
+		addBacklog(c, &function{Function: &provider.Function{}}, &f, now, dispatch.Stats{Patient: 5, PatientWaiting: 3}, rows)
 		return f
 	}
 	one, several := load(1), load(2.5)

@@ -282,6 +282,7 @@ func (d *Dispatcher) admit(c *call) ([]*batch, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.waiting.arrive(c)
+	d.sizes.arrive(c)
 	if d.closed {
 		c.dropped(d.options.Recorder, metrics.Closed)
 		return nil, ErrClosed
@@ -322,8 +323,6 @@ func (d *Dispatcher) admit(c *call) ([]*batch, error) {
 	}
 	d.lastID++
 	c.id = d.lastID
-	d.sizes.estimateOf(c)
-	d.sizes.rows.add(float64(c.rows()))
 	if len(d.probing) > 0 {
 		if b := (healthDriver{d}).probe(now, c); b != nil {
 			return []*batch{b}, nil

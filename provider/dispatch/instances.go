@@ -208,8 +208,9 @@ type Stats struct {
 	// PatientWaiting those of Waiting.
 	Patient        uint64
 	PatientWaiting int
-	// Rows is the mean number of rows of the latest requests, at least 1.
-	Rows float64
+	// ExtraRows counts the rows of Arrivals beyond the first of each: a request with 64 texts counts as one arrival
+	// and 63 of these.
+	ExtraRows uint64
 	// Starting: requests wait as for a first instance until [Starts] ends that.
 	Starting bool
 	// Classes has the counters by class, up to the highest class that came. It is empty if
@@ -249,7 +250,7 @@ func (d *Dispatcher) Read(s *Stats) {
 	s.InTime, s.Late, s.Refused = d.inTime.Load(), d.late.Load(), d.refused.Load()
 	s.Slow, s.Starting = d.slow.Load(), d.start.active.Load()
 	s.Patient, s.PatientWaiting = s.Arrivals-prompt, d.waiting.patient
-	s.Rows = max(1, d.sizes.rows.mean)
+	s.ExtraRows = d.sizes.extra
 	s.Classes = d.waiting.read(s.Classes)
 	if s.Instances == nil {
 		s.Instances = make(map[cluster.InstanceID]time.Time, len(d.instances))

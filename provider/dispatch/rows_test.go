@@ -52,6 +52,33 @@ func TestExchangesOfManyRowsMayTakeLong(t *testing.T) {
 	}
 }
 
+// Rows beyond the first of each request are counted, those of refused requests too.
+func TestRowsAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, Options{SLO: time.Minute})
+		r.serve("a")
+		r.Up(instance("a", 4), "fake", "a")
+		r.mu.Lock()
+		r.pad(time.Now(), true)
+		r.mu.Unlock()
+		for _, rows := range []int{1, 64, 3} {
+			if _, err := r.Dispatcher.Invoke(t.Context(), withTexts(rows)); err != nil {
+				t.Error(err)
+			}
+		}
+		if s := r.Stats(); s.Arrivals != 3 || s.ExtraRows != 65 {
+			t.Errorf("%d requests with %d more rows, want 3 with 65", s.Arrivals, s.ExtraRows)
+		}
+		r.Close()
+		if _, err := r.Dispatcher.Invoke(t.Context(), withTexts(5)); !errors.Is(err, ErrClosed) {
+			t.Error(err)
+		}
+		if s := r.Stats(); s.ExtraRows != 69 {
+			t.Errorf("%d more rows, want 69", s.ExtraRows)
+		}
+	})
+}
+
 // A best-effort request takes the time of all its rows.
 func TestSpareCountsRows(t *testing.T) {
 	e := newEcho(t, nil)

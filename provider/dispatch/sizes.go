@@ -18,8 +18,8 @@ type sizes struct {
 	// longest is the number of elements of the longest row, as far as it is known, if instances pad: that of the profile, or
 	// of a longer one since. It is 0 if they do not.
 	longest atomic.Int64
-	// rows is the mean number of rows of requests.
-	rows meanRows
+	// extra is [Stats.ExtraRows].
+	extra uint64
 	// reported is the mean of what instances reported.
 	reported meanRows
 	// known has what instances reported, fits what follows for others, by format.
@@ -89,6 +89,12 @@ func (s *sizes) estimateOf(c *call) {
 	}
 }
 
+// arrive estimates a call that has come, and counts its rows.
+func (s *sizes) arrive(c *call) {
+	s.estimateOf(c)
+	s.extra += uint64(c.rows() - 1)
+}
+
 // rows is how many rows a call seems to have.
 func (c *call) rows() int { return max(1, c.look.rows, c.unseen) }
 
@@ -154,7 +160,7 @@ func (s *sizes) turns(all map[cluster.InstanceID]*instanceState, m *instanceStat
 			return false
 		}
 	}
-	s.rows, s.reported = meanRows{}, meanRows{}
+	s.reported = meanRows{}
 	return true
 }
 

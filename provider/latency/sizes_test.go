@@ -27,6 +27,10 @@ func TestKeysTellSizesApart(t *testing.T) {
 			t.Errorf("%+v: the key %q, want %q", in, got, bare+want)
 		}
 	}
+	texts := &provider.Function{Inference: annotation.Inference{MaxBatch: 8}, MaxTokens: 256}
+	if got := finder.Key("hash", texts); got != bare+"  ≤256 tokens" {
+		t.Errorf("texts of 256 tokens: the key %q", got)
+	}
 	if got := key(annotation.Inference{Image: "224x224"}); got != bare {
 		t.Errorf("images of the assumed size: the key %q", got)
 	}

@@ -71,13 +71,15 @@ type Sizes struct {
 	Objective time.Duration
 	// Memory is what an instance may take in bytes, 0 if the deployment does not say.
 	Memory int64
+	// Tokens is the maximum number of tokens of a text, 0 if the model takes none.
+	Tokens int
 }
 
 // SizesOf are the sizes that a function's deployment states, or that a request has taught.
 func SizesOf(f *provider.Function) Sizes {
 	return Sizes{
 		Shapes: cmp.Or(f.Inference.Shapes, f.Learnt), Max: f.Inference.MaxShapes, Image: f.Inference.Image,
-		Objective: f.Inference.SLO, Memory: f.Inference.Limits.Memory,
+		Objective: f.Inference.SLO, Memory: f.Inference.Limits.Memory, Tokens: f.MaxTokens,
 	}
 }
 
@@ -91,6 +93,9 @@ func (s Sizes) Key() (key string) {
 	}
 	if s.Max != "" {
 		key += " ≤" + s.Max
+	}
+	if s.Tokens > 0 {
+		key += fmt.Sprintf(" ≤%d tokens", s.Tokens)
 	}
 	return key
 }

@@ -33,6 +33,8 @@ type FunctionLoad struct {
 	// Cold counts those of them that found no ready instance.
 	Arrivals uint64 `json:"arrivals"`
 	Cold     uint64 `json:"cold,omitempty"`
+	// ExtraRows is the counter of dispatch.Stats.
+	ExtraRows uint64 `json:"extraRows,omitempty"`
 	// InTime, Late, Refused and Slow are the counters of dispatch.Stats.
 	InTime  uint64 `json:"inTime,omitempty"`
 	Late    uint64 `json:"late,omitempty"`

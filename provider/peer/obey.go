@@ -27,7 +27,12 @@ func (r replicaLocal) Load(since uint64) Load {
 		defer r.mu.Unlock()
 		e := r.of(function)
 		e.look(&s)
-		l.Functions[function] = FunctionLoad{Arrivals: s.Arrivals, Cold: s.Cold, InTime: s.InTime, Late: s.Late, Refused: s.Refused, Slow: s.Slow, Waiting: s.Waiting, Patient: s.Patient, PatientWaiting: s.PatientWaiting, Classes: s.Classes, Idle: e.idle(now, &s)}
+		l.Functions[function] = FunctionLoad{
+			Arrivals: s.Arrivals, Cold: s.Cold, ExtraRows: s.ExtraRows,
+			InTime: s.InTime, Late: s.Late, Refused: s.Refused, Slow: s.Slow,
+			Waiting: s.Waiting, Patient: s.Patient, PatientWaiting: s.PatientWaiting,
+			Classes: s.Classes, Idle: e.idle(now, &s),
+		}
 	})
 	r.mu.Lock()
 	defer r.mu.Unlock()

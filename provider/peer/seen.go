@@ -43,8 +43,8 @@ type peerLoads struct {
 	// latest is the latest load of each replica, by its Boot.
 	latest map[string]timedLoad
 	// These counters sum up the others' counters since this replica first heard of each.
-	arrivals, patient, cold, inTime, late, refused, slow uint64
-	executed                                             []dispatch.Executed
+	arrivals, extraRows, patient, cold, inTime, late, refused, slow uint64
+	executed                                                        []dispatch.Executed
 	// idleAtFirst is the time since which each instance was idle when this replica first
 	// looked at it. An instance that is still idle since then was never used here, and the
 	// others need no report about it.
@@ -78,7 +78,7 @@ func (o *peerLoads) Take(boot string, load FunctionLoad, at time.Time) {
 		sum           *uint64
 		before, after uint64
 	}{
-		{&o.arrivals, before.Arrivals, h.Arrivals}, {&o.patient, before.Patient, h.Patient}, {&o.cold, before.Cold, h.Cold},
+		{&o.arrivals, before.Arrivals, h.Arrivals}, {&o.extraRows, before.ExtraRows, h.ExtraRows}, {&o.patient, before.Patient, h.Patient}, {&o.cold, before.Cold, h.Cold},
 		{&o.inTime, before.InTime, h.InTime}, {&o.late, before.Late, h.Late}, {&o.refused, before.Refused, h.Refused}, {&o.slow, before.Slow, h.Slow},
 	} {
 		if count.after >= count.before {
@@ -118,6 +118,7 @@ func (o *peerLoads) Note(e Executed) {
 // Add adds the others' loads to the stats of this replica's dispatcher.
 func (o *peerLoads) Add(s *dispatch.Stats) {
 	s.Arrivals += o.arrivals
+	s.ExtraRows += o.extraRows
 	s.Cold += o.cold
 	s.InTime, s.Late, s.Refused = s.InTime+o.inTime, s.Late+o.late, s.Refused+o.refused
 	s.Slow += o.slow

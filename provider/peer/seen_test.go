@@ -125,6 +125,17 @@ func TestCounting(t *testing.T) {
 	want("all are gone", 25, 1, 0)
 }
 
+// A request with many rows that came to another replica counts with all of them here.
+func TestRowsOfOthers(t *testing.T) {
+	var o peerLoads
+	o.Take("a", FunctionLoad{Arrivals: 5, ExtraRows: 40}, t0)
+	o.Take("a", FunctionLoad{Arrivals: 7, ExtraRows: 166}, t0)
+	s := dispatch.Stats{Arrivals: 1, ExtraRows: 3}
+	if o.Add(&s); s.Arrivals != 3 || s.ExtraRows != 129 {
+		t.Errorf("%d requests with %d more rows, want 3 with 129", s.Arrivals, s.ExtraRows)
+	}
+}
+
 // The others' classes are added with their replica's name, since each replica numbers its own.
 func TestClassesOfOthers(t *testing.T) {
 	var o peerLoads

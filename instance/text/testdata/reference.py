@@ -1,5 +1,6 @@
-"""Makes tiny.onnx, tiny.json, rerank.onnx and reference.json: a BERT and a reranker of random weights, their
-tokenizer, and what sentence-transformers answers for some texts. See requirements.txt for the packages.
+"""Makes tiny.onnx, tiny.json, rerank.onnx, dense0.safetensors, dense1.safetensors and reference.json: a BERT and a
+reranker of random weights, their tokenizer, layers behind the pooling, and what sentence-transformers answers for some
+texts. See requirements.txt for the packages.
 
     python -m venv v && v/bin/pip install -r requirements.txt && v/bin/python reference.py
 """
@@ -63,11 +64,17 @@ def main():
         for name, model in [("bert", bert), ("ranker", ranker)]:
             model.save_pretrained(os.path.join(directory, name))
             fast.save_pretrained(os.path.join(directory, name))
-        for pooling in ["mean", "cls", "lasttoken"]:
-            words = models.Transformer(os.path.join(directory, "bert"), max_seq_length=LENGTH)
+        words = models.Transformer(os.path.join(directory, "bert"), max_seq_length=LENGTH)
+        for pooling in ["mean", "cls", "lasttoken", "max", "weightedmean"]:
             vectors = SentenceTransformer(modules=[
                 words, models.Pooling(16, pooling_mode=pooling), models.Normalize()], device="cpu").encode(TEXTS)
             reference[pooling] = [[round(float(v), 7) for v in row] for row in vectors]
+        layers = [models.Dense(16, 24), models.Dense(24, 5, bias=False, activation_function=torch.nn.Identity())]
+        for i, layer in enumerate(layers):
+            layer.save(directory)
+            os.replace(os.path.join(directory, "model.safetensors"), f"dense{i}.safetensors")
+        vectors = SentenceTransformer(modules=[words, models.Pooling(16), *layers], device="cpu").encode(TEXTS)
+        reference["dense"] = [[round(float(v), 7) for v in row] for row in vectors]
         encoder = CrossEncoder(os.path.join(directory, "ranker"), num_labels=1, max_length=LENGTH, device="cpu")
         reference["scores"] = [float(s) for s in encoder.predict([(TEXTS[0], x) for x in TEXTS])]
     export(bert, "tiny.onnx", ["last_hidden_state"])

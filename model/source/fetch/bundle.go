@@ -11,6 +11,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/model/source"
+	"github.com/faas-infer/faas-infer/model/source/origin"
 	"github.com/faas-infer/faas-infer/model/textmodel"
 )
 
@@ -42,6 +43,28 @@ func describe(dir string, u source.URI) error {
 			bundle.EngineONNX, bundle.EngineTensorFlow)
 	}
 	return nil
+}
+
+// leaveOut removes from a finding the files that no model of the folder needs, such as the same weights for PyTorch: they
+// are most of the bytes of many a folder of the hub. It returns their layouts: an entry's name is that of the whole
+// content. So a file stays whose hash the server does not say.
+func leaveOut(found *origin.Finding) (layouts []string) {
+	var names []string
+	for _, o := range found.Objects {
+		if o.Packed || o.Name == "" {
+			return nil // What is in it is not known.
+		}
+		names = append(names, o.Name)
+	}
+	unused := textmodel.Unused(names)
+	found.Objects = slices.DeleteFunc(found.Objects, func(o *origin.Object) bool {
+		if o.Sum == "" || !slices.Contains(unused, o.Name) {
+			return false
+		}
+		layouts = append(layouts, layout(o, o.Sum))
+		return true
+	})
+	return layouts
 }
 
 // manifestOf returns the manifest that a folder of a model of texts gives, or that of the model in any other directory.

@@ -270,6 +270,7 @@ func (c *Cache) bring(ctx context.Context, u source.URI, with origin.Credentials
 
 // install downloads the files of a URI, makes a bundle of them and puts it into the cache.
 func (c *Cache) install(ctx context.Context, u source.URI, found *origin.Finding, parts string, p *Progress) (_ Entry, err error) {
+	sums := leaveOut(found)
 	if err := c.makeRoom(found.Size(), parts); err != nil {
 		return Entry{}, err
 	}
@@ -279,7 +280,6 @@ func (c *Cache) install(ctx context.Context, u source.URI, found *origin.Finding
 		return Entry{}, roomError(err)
 	}
 	defer func() { err = errors.Join(err, work.Remove()) }()
-	var sums []string
 	hashes := map[*origin.Object]*model.Hasher{}
 	b := &budget{options: c.options}
 	for _, o := range found.Objects {

@@ -218,7 +218,8 @@ func TestArtefacts(t *testing.T) {
 	refuses(t, c, "oci://"+host+"/team/m:absent", "no such file")
 }
 
-// TestHub fetches from a server with the interface of Hugging Face's hub, which redirects to where the file is.
+// TestHub fetches from a server with the interface of Hugging Face's hub, which redirects to where the file is. What the
+// model does not need is not fetched.
 func TestHub(t *testing.T) {
 	content := random(3 << 20)
 	commit := strings.Repeat("a", 40)
@@ -243,7 +244,11 @@ func TestHub(t *testing.T) {
 	mux.HandleFunc("/owner/net/resolve/"+commit+"/onnx/model.onnx", resolve)
 	mux.HandleFunc("/api/models/owner/net/revision/main", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintf(w, `{"sha":%q}`, commit) })
 	mux.HandleFunc("/api/models/owner/net/tree/"+commit+"/onnx", func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintf(w, `[{"type":"directory","path":"onnx"},{"type":"file","path":"onnx/model.onnx","size":%d,"oid":"x","lfs":{"oid":%q}}]`, len(content), sumOf(content))
+		fmt.Fprintf(w, `[{"type":"directory","path":"onnx"},{"type":"file","path":"onnx/model.onnx","size":%d,"oid":"x","lfs":{"oid":%q}}`, len(content), sumOf(content))
+		for _, unused := range []string{"model_O2.onnx", "model_O2.onnx_data", "pytorch_model.bin"} { // They are not there.
+			fmt.Fprintf(w, `,{"type":"file","path":"onnx/%s","size":%d,"oid":"x","lfs":{"oid":%q}}`, unused, 1<<50, sumOf([]byte(unused)))
+		}
+		fmt.Fprint(w, "]")
 	})
 	hub := httptest.NewServer(mux)
 	defer hub.Close()
