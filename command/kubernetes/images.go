@@ -23,6 +23,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider/annotation"
 	"github.com/faas-infer/faas-infer/provider/bundles"
 	"github.com/faas-infer/faas-infer/provider/control"
+	"github.com/faas-infer/faas-infer/provider/dispatch"
 	"github.com/faas-infer/faas-infer/provider/latency"
 )
 
@@ -50,6 +51,8 @@ type images struct {
 	alike func(ctx context.Context, b *bundle.Bundle) error
 	// texts checks models that take texts.
 	texts bundles.TextChecker
+	// tokenizers count the tokens of requests' texts.
+	tokenizers *bundles.Tokenizers
 	// cutter plans how models are cut over several pods.
 	cutter bundles.Cutter
 	// function returns the object of a function by its full name.
@@ -206,9 +209,21 @@ func (i *images) uncut(ctx context.Context, f *provider.Function) (b *image.Bund
 func (i *images) setTexts(ctx context.Context, b *bundle.Bundle, f *provider.Function, models []control.Model) error {
 	err := bundles.SetTexts(ctx, i.texts, b, f, models)
 	for at := range models {
-		models[at].Text = ""
+		if models[at].Text = ""; b.Text != nil {
+			models[at].Counter = i.counter(f, b.Dir, models[at].File)
+		}
 	}
 	return err
+}
+
+// counter counts the tokens of texts for a model's file in a bundle. It brings the bundle if it is not on this machine.
+func (i *images) counter(f *provider.Function, dir, file string) dispatch.Counter {
+	return i.tokenizers.Counter(f, func(ctx context.Context) (*bundle.Bundle, error) {
+		if err := i.models.Here(ctx, file); err != nil {
+			return nil, err
+		}
+		return bundle.OpenDir(dir)
+	})
 }
 
 // makeRoom evicts the least recently used bundles if they exceed --images-size. An evicted

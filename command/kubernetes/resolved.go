@@ -98,7 +98,8 @@ func (i *images) recorded(f *provider.Function) (reference string, models []cont
 			return i.fetch(ctx, f.Deployment, r.Reference)
 		}})
 		n.files = append(n.files, file)
-		models = append(models, control.Model{Name: m.Name, Of: m.Of, File: file, Images: m.Images, Accuracy: m.Accuracy})
+		models = append(models, control.Model{Name: m.Name, Of: m.Of, File: file, Images: m.Images, Accuracy: m.Accuracy,
+			Counter: i.counter(f, image.Folder(i.models.root, r.Digest), file)})
 	}
 	i.found.put(f.Name, n)
 	return r.Reference, models, true

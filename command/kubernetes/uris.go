@@ -267,7 +267,8 @@ func (u *uris) recorded(f *provider.Function, r v1alpha1.ResolvedImage) (n found
 				return err
 			}})
 		n.files = append(n.files, file)
-		models = append(models, control.Model{Name: m.Name, Of: m.Of, File: file, Images: m.Images, Accuracy: m.Accuracy})
+		models = append(models, control.Model{Name: m.Name, Of: m.Of, File: file, Images: m.Images, Accuracy: m.Accuracy,
+			Counter: u.platform.images.counter(f, dir, file)})
 	}
 	return n, models, true
 }
