@@ -346,7 +346,7 @@ func (fn *function) setClasses(now time.Time, f *scaling.Function, stats dispatc
 	for _, l := range fn.classing.loads {
 		known := slices.ContainsFunc(l.artefacts, func(name string) bool { return fn.artefact(name) != nil })
 		if part := l.part.settle(); known && (part >= 0.001 || l.waiting > 0) {
-			f.Classes = append(f.Classes, scaling.Class{Artefacts: l.artefacts, Part: part, Waiting: inRows(l.waiting, stats)})
+			f.Classes = append(f.Classes, scaling.Class{Artefacts: l.artefacts, Part: part, Waiting: l.waiting})
 		}
 	}
 	slices.SortFunc(f.Classes, func(a, b scaling.Class) int { return slices.Compare(a.Artefacts, b.Artefacts) })

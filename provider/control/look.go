@@ -245,7 +245,9 @@ func (fn *function) setLoad(now time.Time, f *scaling.Function, stats dispatch.S
 		fn.activity.Apart(stats.Patient)
 	}
 	f.Rate, decision = fn.activity.Look(now, fn.Name, stats.Arrivals, busy, cold, tick)
-	f.Rate, f.Waiting = f.Rate*max(1, stats.Rows), inRows(f.Waiting, stats) // Times are of rows.
+	if stats.Rows > 1 { // Times are of rows.
+		f.Rate, f.Waiting = f.Rate*stats.Rows, int(math.Ceil(float64(f.Waiting)*stats.Rows))
+	}
 	fn.unwritten = fn.unwritten || fn.activity.Learned()
 	if fn.activity.Arrived() {
 		fn.wake()
@@ -261,19 +263,15 @@ func (fn *function) setLoad(now time.Time, f *scaling.Function, stats dispatch.S
 	}
 }
 
-// inRows is about how many rows so many requests have.
-func inRows(requests int, stats dispatch.Stats) int {
-	return int(math.Ceil(float64(requests) * max(1, stats.Rows)))
-}
-
 // addBacklog adds the load of the queue of asynchronous requests to the function's rate.
 func addBacklog(c *Controller, fn *function, f *scaling.Function, now time.Time, stats dispatch.Stats) {
 	if c.options.Backlog == nil {
 		return
 	}
 	queued, at := c.options.Backlog(fn.Name)
-	f.Patient = inRows(stats.PatientWaiting, stats)
-	f.Rate += max(1, stats.Rows) * fn.backlog.Load(now, scaling.Queued{At: at, Requests: queued, Begun: stats.Patient, Waiting: stats.PatientWaiting, Within: provider.AsyncPatience})
+	rows := max(1, stats.Rows)
+	f.Patient = int(math.Ceil(float64(stats.PatientWaiting) * rows))
+	f.Rate += rows * fn.backlog.Load(now, scaling.Queued{At: at, Requests: queued, Begun: stats.Patient, Waiting: stats.PatientWaiting, Within: provider.AsyncPatience})
 }
 
 // fixedKeepAlive is a cold-start policy with the keep-alive of a deployment.
