@@ -21,7 +21,7 @@ CLUSTER := /(kubernetes|objects|deployments|bundle/image)(/|$$)
 # These packages start no goroutine and import none that does, so they cannot race; a test
 # checks this. Their searches take five times as long with the race detector, and linking a test
 # with it takes seconds. Packages that use them concurrently, above all the provider's, are tested with it.
-SEQUENTIAL := ^github.com/faas-infer/faas-infer/((batching|coldstart|papers/(asyfunc/(pairing|shadow)|gillis/partition)|scaling|variant)(/|$$)|profiler($$|/(cop|correction|database|operator|regression)$$)|model($$|/(adapt|cut|savedmodel|shape|tensor|zoo)$$)|instance/(frame|pixels|python/environment|shared|tensorjson)$$|provider/(annotation|async/retry|async/spare)$$|(papers/infaas/registration|cluster|cluster/membership|command/report/plot|gpu|postmortem)$$)
+SEQUENTIAL := ^github.com/faas-infer/faas-infer/((batching|coldstart|papers/(asyfunc/(pairing|shadow)|gillis/partition)|scaling|variant)(/|$$)|profiler($$|/(cop|correction|database|operator|regression)$$)|model($$|/(adapt|cut|savedmodel|shape|tensor|zoo)$$)|instance/(frame|labelled|pixels|protocol|python/environment|shared|tensorjson)$$|provider/(annotation|async/retry|async/spare)$$|(papers/infaas/registration|cluster|cluster/membership|command/report/plot|gpu|postmortem)$$)
 # These tests take long, and several times as long with the race detector. So they are tested
 # without. Those of onnxruntime use one goroutine. Those of control load a controller for minutes of
 # virtual time; 200 shorter tests run the same code with the race detector. A test checks that

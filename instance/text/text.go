@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/model/tensor"
@@ -217,16 +216,26 @@ func (r *Reader) pairs(query string, documents []string, most int) (rows []Row, 
 	if err != nil {
 		return nil, 0, err
 	}
-	var tokens atomic.Int64
+	tokens := 0
 	return each(documents, func(document string) (Row, error) {
-		if tokens.Load() > int64(most) {
+		if tokens > most {
 			return Row{}, fmt.Errorf("the pairs before have more than %d tokens, the maximum; send fewer documents", most)
 		}
 		document, cut := r.cut(document)
 		e, err := first.EncodePair(document, r.maxLength)
-		tokens.Add(int64(len(e.IDs)))
+		tokens += len(e.IDs)
 		return r.row(e, cut || cutQuery, err)
 	})
+}
+
+func each(texts []string, read func(text string) (Row, error)) (rows []Row, at int, err error) {
+	rows = make([]Row, len(texts))
+	for i, text := range texts {
+		if rows[i], err = read(text); err != nil {
+			return nil, i, err
+		}
+	}
+	return rows, 0, nil
 }
 
 // row is a tokenizer's answer as a row. cut says that the text was cut before.
