@@ -58,7 +58,7 @@ var layers = map[string][]string{
 	"cluster/local":      {"backoff", "filelock", "gpu", "postmortem"},
 	"cluster/sets":       {"model"},
 	"instance":           {"backoff", "filelock", "model", "postmortem", "health"},
-	"model":              {"filelock"},
+	"model":              {"backoff", "filelock"},
 	"gpu":                {"backoff", "cluster"},
 	"templates":          {},
 	"scripts":            {"*"},

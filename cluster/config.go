@@ -141,6 +141,20 @@ func (c Config) Quota() int { return max(c.CPU, c.Most) }
 // throttle each other.
 func (c Config) Threads() int { return max(1, (c.Quota()+999)/1000) }
 
+// CheckResize refuses a config to which a running instance cannot change: one that differs in more than the CPU
+// quota, or whose quota needs another number of threads.
+func (c Config) CheckResize(to Config) error {
+	same := c
+	same.CPU, same.Most = to.CPU, to.Most
+	switch {
+	case same != to:
+		return fmt.Errorf("from %v to %v more than the CPU quota would change; start another instance instead", c, to)
+	case c.Threads() != to.Threads():
+		return fmt.Errorf("it has %d threads, but %d millicores need %d; start another instance instead", c.Threads(), to.Quota(), to.Threads())
+	}
+	return nil
+}
+
 // String prints ⟨b,c,g⟩ as ⟨8,1000m,0%⟩.
 func (c Config) String() string {
 	return fmt.Sprintf("⟨%d,%dm,%d%%⟩", c.Batch, c.CPU, c.GPU)

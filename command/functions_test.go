@@ -67,6 +67,8 @@ func (f *fakeProvider) serve(t *testing.T) (url string) {
 			io.WriteString(w, f.digits())
 		case "broken.openfaas-fn":
 			io.WriteString(w, broken)
+		case "slow.openfaas-fn":
+			io.WriteString(w, slow)
 		default:
 			http.Error(w, "there is no function", http.StatusNotFound)
 		}
@@ -109,7 +111,9 @@ func (f *fakeProvider) digits() string {
 
 const (
 	broken  = `{"name":"broken","image":"x:v1","namespace":"openfaas-fn","annotations":{"com.openfaas.slo.latency":"2s","com.openfaas.infer.problem":"the model cannot be read: it ends too early\u001b[2J"}}`
+	slow    = `{"name":"slow","image":"x:v1","namespace":"openfaas-fn","annotations":{"com.openfaas.infer.problem":"no config meets the objective now"},"replicas":1,"availableReplicas":1}`
 	figures = `{"now":1,"functions":[
+ {"name":"slow","namespace":"openfaas-fn","state":"misses","revision":{"asked":"3","serving":"3"},"replicas":1,"available_replicas":1},
  {"name":"digits","namespace":"openfaas-fn","slo_ms":50,"state":"misses","sentence":"24 % refused: load 480/s, instances carry 390/s, no node has room","revision":{"asked":"18","serving":"17"},
   "minute":{"rate_per_s":1650.4,"attainment_pct":76.04,"p99_ms":61.25},"carries_per_s":1234.5,"replicas":2,"available_replicas":1,"instances":[{"batch":8,"cpu_millicores":1000,"gpu_pct":0,"count":2}]},
  {"name":"words","namespace":"team-a","slo_ms":0,"state":"idle","sentence":"","revision":{"asked":"3","serving":""},"minute":{"rate_per_s":0,"attainment_pct":null,"p99_ms":null},"instances":[]}]}`
@@ -226,6 +230,10 @@ func TestWait(t *testing.T) {
 	(&fakeProvider{figures: true}).serve(t)
 	if _, err := called(t, "wait digits --timeout 300ms"); err == nil || !strings.Contains(err.Error(), "revision 17, deployed 18") {
 		t.Errorf("two revisions: %v", err)
+	}
+	// A function that serves late is ready.
+	if _, err := called(t, "wait slow --timeout 300ms"); err != nil {
+		t.Errorf("one that is slow: %v", err)
 	}
 }
 

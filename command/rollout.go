@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/faas-infer/faas-infer/backoff"
 	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/decisions"
@@ -70,25 +69,10 @@ Below it says what the rollout waits for. Without a rollout it says how the late
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeFunctions,
 		RunE: func(c *cobra.Command, args []string) error {
-			for {
+			return a.printAgain(c, watch, func() (func() error, error) {
 				s, err := a.rollout(c.Context(), args[0], nil)
-				if err != nil {
-					return err
-				}
-				clear := watch && report.Interactive(c.OutOrStdout()) && !a.out.Raw()
-				if clear {
-					fmt.Fprint(c.OutOrStdout(), "\x1b[H\x1b[2J")
-				}
-				if err := a.printRollout(c, s); err != nil {
-					return err
-				}
-				if !watch || !backoff.Wait(c.Context(), watchInterval) {
-					return c.Context().Err()
-				}
-				if !clear {
-					fmt.Fprintln(c.OutOrStdout())
-				}
-			}
+				return func() error { return a.printRollout(c, s) }, err
+			})
 		},
 	}
 	a.register(c.Flags())

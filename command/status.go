@@ -79,25 +79,12 @@ that the instances carry, and the revision that serves, with the deployed one if
   faas-infer status --watch`,
 		ValidArgsFunction: a.completeFunctions,
 		RunE: func(c *cobra.Command, names []string) error {
-			for {
+			return a.printAgain(c, watch, func() (func() error, error) {
 				rows, raw, err := a.status(c.Context(), names)
-				if err != nil {
-					return err
-				}
-				clear := watch && report.Interactive(c.OutOrStdout()) && !a.out.Raw()
-				if clear {
-					fmt.Fprint(c.OutOrStdout(), "\x1b[H\x1b[2J")
-				}
-				if err := a.out.Print(c.OutOrStdout(), raw, func() *report.Table { return statusTable(rows) }); err != nil {
-					return err
-				}
-				if !watch || !backoff.Wait(c.Context(), watchInterval) {
-					return c.Context().Err()
-				}
-				if !clear {
-					fmt.Fprintln(c.OutOrStdout())
-				}
-			}
+				return func() error {
+					return a.out.Print(c.OutOrStdout(), raw, func() *report.Table { return statusTable(rows) })
+				}, err
+			})
 		},
 	}
 	a.register(c.Flags())
@@ -106,8 +93,34 @@ that the instances carry, and the revision that serves, with the deployed one if
 	return c
 }
 
-// watchInterval is the time between two tables of "status --watch".
+// watchInterval is the time between two tables with --watch.
 const watchInterval = 2 * time.Second
+
+// printAgain fetches and prints, with --watch every two seconds until Ctrl-C. A terminal is cleared before each print.
+func (a *functionsClient) printAgain(c *cobra.Command, watch bool, fetch func() (show func() error, err error)) error {
+	out := c.OutOrStdout()
+	clear := watch && report.Interactive(out) && !a.out.Raw()
+
+	for {
+		show, err := fetch()
+		if err != nil {
+			return err
+		}
+		if clear {
+			fmt.Fprint(out, "\x1b[H\x1b[2J")
+		}
+		if err := show(); err != nil {
+			return err
+		}
+
+		if !watch || !backoff.Wait(c.Context(), watchInterval) {
+			return c.Context().Err()
+		}
+		if !clear {
+			fmt.Fprintln(out)
+		}
+	}
+}
 
 // statusRow is a function's row: its figures, and its instances as numbers.
 type statusRow struct {

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/faas-infer/faas-infer/backoff"
+	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
 )
 
@@ -72,12 +73,15 @@ func (a *functionsClient) await(ctx context.Context, names []string, condition s
 	for _, name := range names {
 		reason := ""
 		for {
-			why, err := a.lacks(ctx, name, condition)
+			why, remark, err := a.lacks(ctx, name, condition)
 			if ctx.Err() == context.DeadlineExceeded {
 				return fmt.Errorf("%s is not %s after %s: %s", name, condition, timeout, cmp.Or(why, reason, "the provider does not answer"))
 			}
 			if err != nil {
 				return err
+			}
+			if why == "" && remark != "" {
+				fmt.Fprintf(say, "%s: it serves, but %s\n", name, remark)
 			}
 			if why == "" {
 				break
@@ -92,29 +96,32 @@ func (a *functionsClient) await(ctx context.Context, names []string, condition s
 	return nil
 }
 
-// lacks says why a function does not meet a condition yet, "" if it does.
-func (a *functionsClient) lacks(ctx context.Context, name, condition string) (string, error) {
+// lacks says why a function does not meet a condition yet, "" if it does. The remark is a problem with which it serves.
+func (a *functionsClient) lacks(ctx context.Context, name, condition string) (why, remark string, err error) {
 	f, err := a.describe(ctx, name)
 	if unknown := (*unknownFunction)(nil); errors.As(err, &unknown) && condition == forDeleted {
-		return "", nil
+		return "", "", nil
 	}
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
-	why := missingFor(f, condition)
-	if why != "" || condition != forReady && condition != forServing {
-		return why, nil
+	if condition == forDeleted || condition == forIdle {
+		return missingFor(f, condition), "", nil
 	}
 	one := *a
 	_, one.namespace = a.address(name)
 	rows, _, err := one.status(ctx, []string{name})
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
-	if rows[0].swapping() {
-		return "revision " + rows[0].revisions(), nil
+	problem := note(f, annotation.InferProblem)
+	switch why = missingFor(f, condition); {
+	case problem != "" && (rows[0].State == "broken" || strings.HasPrefix(problem, provider.Before(""))):
+		return problem, "", nil
+	case why == "" && rows[0].swapping():
+		return "revision " + rows[0].revisions(), "", nil
 	}
-	return "", nil
+	return why, problem, nil
 }
 
 // missingFor says what a status lacks for a condition, "" if nothing.
@@ -129,7 +136,7 @@ func missingFor(f types.FunctionStatus, condition string) string {
 		}
 		return ""
 	}
-	if why := cmp.Or(note(f, annotation.InferProblem), note(f, annotation.InferProgress)); why != "" {
+	if why := note(f, annotation.InferProgress); why != "" {
 		return why
 	}
 	if f.AvailableReplicas < f.Replicas || condition == forServing && f.AvailableReplicas == 0 {

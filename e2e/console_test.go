@@ -295,13 +295,12 @@ func (d *daemon) sends(t *testing.T, name string, perSecond int, streak *atomic.
 	c, ended := client(t), make(chan struct{})
 	var all sync.WaitGroup
 	all.Go(func() {
-		ticks := time.NewTicker(time.Second / time.Duration(perSecond))
-		defer ticks.Stop()
+		ticks := time.Tick(time.Second / time.Duration(perSecond))
 		for {
 			select {
 			case <-ended:
 				return
-			case <-ticks.C:
+			case <-ticks:
 			}
 			all.Go(func() {
 				a, err := try(c, http.MethodPost, d.function(name), []byte(`{"instances":[[3]]}`))

@@ -157,13 +157,12 @@ func (d *daemon) allServe(name string, instances uint64) bool {
 // returns the number of kills by function.
 func (p *place) killInTurn(ctx context.Context, may func(name string, n int) bool, functions []string) map[string]int {
 	killed := map[string]int{}
-	ticker := time.NewTicker(killPeriod)
-	defer ticker.Stop()
+	ticker := time.Tick(killPeriod)
 	for i := 0; ; i++ {
 		select {
 		case <-ctx.Done():
 			return killed
-		case <-ticker.C:
+		case <-ticker:
 		}
 		name := functions[i%len(functions)]
 		if !may(name, killed[name]) {

@@ -65,13 +65,12 @@ func underLoad(t *testing.T, c *http.Client, url string, perSecond float64) (end
 		}
 	}
 	all.Go(func() {
-		ticks := time.NewTicker(time.Duration(float64(time.Second) / perSecond))
-		defer ticks.Stop()
+		ticks := time.Tick(time.Duration(float64(time.Second) / perSecond))
 		for {
 			select {
 			case <-ctx.Done():
 				return
-			case <-ticks.C:
+			case <-ticks:
 				all.Go(send)
 			}
 		}

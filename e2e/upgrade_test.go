@@ -49,13 +49,12 @@ type steady struct {
 func (s *steady) run(ctx context.Context, every time.Duration, functions map[string]func(i int) attempt) {
 	var flying sync.WaitGroup
 	defer flying.Wait()
-	tick := time.NewTicker(every)
-	defer tick.Stop()
+	tick := time.Tick(every)
 	for i := 1; ; i++ {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-tick:
 		}
 		for name, of := range functions {
 			s.sent.Add(1)

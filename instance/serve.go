@@ -172,12 +172,11 @@ func (c *connections) leaving(ctx context.Context, next http.Handler) http.Handl
 
 // wait returns when no connection is open, or after a time.
 func (c *connections) wait(most time.Duration) {
-	end := time.NewTimer(most)
-	defer end.Stop()
+	end := time.After(most)
 	for c.open.Load() > 0 {
 		select {
 		case <-c.closed:
-		case <-end.C:
+		case <-end:
 			return
 		}
 	}

@@ -105,10 +105,10 @@ func TestConservativeIgnoresANoisyNeighbour(t *testing.T) {
 func TestSharesOfASet(t *testing.T) {
 	p := profile(point(1, 2, 1000), point(2, 2, 1800))
 	p.Parts, p.Concurrency = 2, 3
-	if got := p.Shares(0); !slices.Equal(got, []int{500, 1000, 1500, 2000}) {
+	if got := p.Shares(0); !slices.Equal(got, []int{250, 500, 1000, 1500, 2000}) {
 		t.Errorf("shares %v", got)
 	}
-	if got := p.Shares(600); !slices.Equal(got, []int{500, 1000}) {
+	if got := p.Shares(600); !slices.Equal(got, []int{250, 500, 1000}) {
 		t.Errorf("with limits of 600m each: %v", got)
 	}
 	for _, share := range p.Shares(0) {
@@ -127,7 +127,7 @@ func TestSharesOfASet(t *testing.T) {
 func TestMembersThatWaitShareTheCPU(t *testing.T) {
 	p := profile(point(1, 1, 1000))
 	p.Parts, p.Active, p.Concurrency = 3, 1, 3
-	if got := p.Shares(0); !slices.Equal(got, []int{250, 500, 750, 1000}) {
+	if got := p.Shares(0); !slices.Equal(got, []int{125, 250, 500, 750, 1000}) {
 		t.Errorf("shares %v", got)
 	}
 	got := p.Candidates([]int{1000}, 1, 0)

@@ -78,14 +78,13 @@ func (a *arrivals) wait(ctx context.Context, name string, patience time.Duration
 	if p == nil {
 		return nil
 	}
-	late := time.NewTimer(patience)
-	defer late.Stop()
+	late := time.After(patience)
 	select {
 	case <-p.over:
 	case <-ctx.Done():
 	case <-a.shut:
 		return errDraining
-	case <-late.C:
+	case <-late:
 		return arriving(name)
 	}
 	return nil

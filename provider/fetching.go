@@ -177,8 +177,7 @@ func (c change) applyFetched(ctx context.Context, s *Server) error {
 		w.err = f.by.Fetch(inner, c.deployment, c.settings, &w.progress)
 	}()
 	c.announce(s, w)
-	late := time.NewTimer(f.patience)
-	defer late.Stop()
+	late := time.After(f.patience)
 	select {
 	case <-w.done:
 		return c.finish(ctx, s, w)
@@ -186,7 +185,7 @@ func (c change) applyFetched(ctx context.Context, s *Server) error {
 		cancel()
 		<-w.done
 		return c.finish(context.WithoutCancel(ctx), s, w)
-	case <-late.C:
+	case <-late:
 	}
 	if err := c.keep(s, w); err != nil {
 		cancel()

@@ -219,11 +219,10 @@ func (r *restoration) wait(ctx context.Context) error {
 	if r.ended() {
 		return nil
 	}
-	late := time.NewTimer(time.Until(r.began.Add(listPatience)))
-	defer late.Stop()
+	late := time.After(time.Until(r.began.Add(listPatience)))
 	select {
 	case <-r.over:
-	case <-late.C:
+	case <-late:
 	case <-ctx.Done():
 		return ctx.Err()
 	}

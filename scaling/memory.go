@@ -11,10 +11,8 @@ import (
 // Settings configure the auto-scaling engine.
 type Settings struct {
 	capacity.Options
-	// Alpha and Reading determine the load below which instances are released (§3.2,
-	// Eq. 7).
-	Alpha   float64
-	Reading capacity.Reading
+	// Alpha determines the load below which instances are released (§3.2, Eq. 7).
+	Alpha float64
 	// Headroom is added to the measured load, as a part of it: at r_up exactly, queues
 	// of requests that come at random never empty.
 	Headroom float64

@@ -74,7 +74,7 @@ func part(p *pass, v *view) {
 // serves already counts: the shadow stays until what replaces it is ready.
 func spared(v *view, s *Running) bool {
 	x := v.engine.settings
-	return v.peak < capacity.Threshold(serving(v, ""), x.Alpha, x.Reading) && serving(v, s.ID).Up >= v.peak &&
+	return v.peak < capacity.Threshold(serving(v, ""), x.Alpha) && serving(v, s.ID).Up >= v.peak &&
 		spares(v, &v.live[bodyOf(v, s)], helps(v, s, true))
 }
 

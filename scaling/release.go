@@ -59,7 +59,7 @@ func (p *pass) surplus(v *view) {
 	live, parked := v.high(), total(v.parked, v.peaked)
 	under := func() bool {
 		all := capacity.Range{Low: live.Low + parked.Low, Up: live.Up + parked.Up}
-		return v.peak < capacity.Threshold(all, s.Alpha, s.Reading) && v.all() > max(1, v.floor)
+		return v.peak < capacity.Threshold(all, s.Alpha) && v.all() > max(1, v.floor)
 	}
 	if !under() || len(v.parked) == 0 && !v.hasSlack(live.Up-v.peak) {
 		return

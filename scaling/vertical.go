@@ -180,7 +180,7 @@ func (p *pass) relax(v *view) {
 		return
 	}
 	total := v.high()
-	if v.peak >= capacity.Threshold(total, s.Alpha, s.Reading) {
+	if v.peak >= capacity.Threshold(total, s.Alpha) {
 		return
 	}
 	best, to, saved := -1, capacity.Choice{}, 0

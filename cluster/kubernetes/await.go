@@ -32,8 +32,7 @@ func (e *entry) await() {
 	limit, running := max(pullTimeout, b.options.StartTimeout), false
 	timeout := time.NewTimer(limit)
 	defer timeout.Stop()
-	unseen := time.NewTimer(unseenTimeout)
-	defer unseen.Stop()
+	unseen := time.After(unseenTimeout)
 	var addressed time.Time // since when it has had an address
 	feeding := e.newFeeding()
 	defer feeding.stop()
@@ -78,7 +77,7 @@ func (e *entry) await() {
 			e.fail(err.Error(), removeGrace)
 			return
 		case <-stuck.expired():
-		case <-unseen.C:
+		case <-unseen:
 			if s.pod == nil {
 				b.background(func() { b.confirmPod(e.named()) })
 			}

@@ -118,8 +118,7 @@ func (t *boosting) now() (spec cluster.InstanceSpec, changed <-chan struct{}, bo
 
 // await waits until an instance that is ready has the CPU of its config.
 func (t *boosting) await(ctx context.Context) error {
-	late := time.NewTimer(resizeTimeout)
-	defer late.Stop()
+	late := time.After(resizeTimeout)
 	for {
 		_, changed, boosted := t.now()
 		if !boosted {
@@ -127,7 +126,7 @@ func (t *boosting) await(ctx context.Context) error {
 		}
 		select {
 		case <-changed:
-		case <-late.C:
+		case <-late:
 			return errBoosted
 		case <-ctx.Done():
 			return ctx.Err()

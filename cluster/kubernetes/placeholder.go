@@ -98,15 +98,14 @@ func (p *Placeholders) Want(missing []MissingNodes) {
 
 // Run creates and deletes pods until ctx ends. It leaves them to the next provider.
 func (p *Placeholders) Run(ctx context.Context) {
-	ticks := time.NewTicker(placeholderPause)
-	defer ticks.Stop()
+	ticks := time.Tick(placeholderPause)
 	failed := ""
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-p.kick:
-		case <-ticks.C:
+		case <-ticks:
 		}
 		why := ""
 		if err := p.look(ctx); err != nil && ctx.Err() == nil {

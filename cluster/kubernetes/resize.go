@@ -309,15 +309,8 @@ func (e *entry) exists(ctx context.Context) bool {
 
 // resizable refuses a config that differs in more than the quota.
 func resizable(spec cluster.InstanceSpec, config cluster.Config) error {
-	same := spec.Config
-	same.CPU, same.Most = config.CPU, config.Most
-	switch {
-	case config.Quota() <= podspec.ParkedCPU:
+	if config.Quota() <= podspec.ParkedCPU {
 		return fmt.Errorf("a quota of %d millicores: it must be above %d", config.Quota(), podspec.ParkedCPU)
-	case same != config:
-		return fmt.Errorf("from %v to %v more than the CPU quota would change; start another instance instead", spec.Config, config)
-	case spec.Config.Threads() != config.Threads():
-		return fmt.Errorf("it has %d threads, but %d millicores need %d; start another instance instead", spec.Config.Threads(), config.Quota(), config.Threads())
 	}
-	return nil
+	return spec.Config.CheckResize(config)
 }

@@ -123,19 +123,17 @@ func (e *entry) delete(ctx context.Context, grace time.Duration) error {
 // because the watch may miss the deletion.
 func (e *entry) waitGone(timeout time.Duration) bool {
 	b := e.backend
-	deadline := time.NewTimer(timeout)
-	defer deadline.Stop()
-	confirm := time.NewTicker(confirmPause)
-	defer confirm.Stop()
+	deadline := time.After(timeout)
+	confirm := time.Tick(confirmPause)
 	for {
 		select {
 		case <-e.gone:
 			return true
 		case <-b.ctx.Done():
 			return false
-		case <-deadline.C:
+		case <-deadline:
 			return isClosed(e.gone)
-		case <-confirm.C:
+		case <-confirm:
 			b.background(func() { b.confirmPod(e.named()) })
 		}
 	}

@@ -61,13 +61,12 @@ func (l *leftovers) putOff(r record, err error) {
 
 // run calls tidy every tidyInterval.
 func (l *leftovers) run() {
-	ticker := time.NewTicker(tidyInterval)
-	defer ticker.Stop()
+	ticker := time.Tick(tidyInterval)
 	for {
 		select {
 		case <-l.backend.ctx.Done():
 			return
-		case <-ticker.C:
+		case <-ticker:
 			l.tidy()
 		}
 	}

@@ -70,8 +70,7 @@ func (e *entry) pollReady() {
 			return (&net.Dialer{}).DialContext(ctx, "unix", e.record.Socket)
 		},
 	}}
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
+	ticker := time.Tick(interval)
 	for !answers(e.ctx, client) {
 		if b.options.Now().Sub(e.record.StartedAt) >= b.options.StartTimeout {
 			e.abandon(fmt.Sprintf("not ready within %v", b.options.StartTimeout))
@@ -80,7 +79,7 @@ func (e *entry) pollReady() {
 		select {
 		case <-e.ctx.Done():
 			return
-		case <-ticker.C:
+		case <-ticker:
 		}
 	}
 	e.becomeReady()

@@ -72,19 +72,13 @@ func (b *Backend) change(ctx context.Context, id cluster.InstanceID, configure f
 
 // resizable refuses a config that differs in more than the quota.
 func resizable(spec cluster.InstanceSpec, config cluster.Config) error {
-	same := spec.Config
-	same.CPU, same.Most = config.CPU, config.Most
 	switch {
 	case spec.Kind != cluster.Model:
 		return errors.New("only an instance of a model has a quota that can be changed")
 	case config.CPU <= 0:
 		return fmt.Errorf("a quota of %d millicores: it must be above 0", config.CPU)
-	case same != config:
-		return fmt.Errorf("from %v to %v more than the CPU quota would change; start another instance instead", spec.Config, config)
-	case spec.Config.Threads() != config.Threads():
-		return fmt.Errorf("it has %d threads, but %d millicores need %d; start another instance instead", spec.Config.Threads(), config.Quota(), config.Threads())
 	}
-	return nil
+	return spec.Config.CheckResize(config)
 }
 
 // claim sets the config if the increase fits into what is free.

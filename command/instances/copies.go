@@ -104,8 +104,7 @@ func (f *Flags) AwaitCopy(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("the node's copy of the model cannot be used: %w", err)
 	}
-	patience := time.NewTimer(otherPatience)
-	defer patience.Stop()
+	patience := time.After(otherPatience)
 	for {
 		p, err := onnxruntime.FindPrepared(dir.Path)
 		if err == nil {
@@ -114,7 +113,7 @@ func (f *Flags) AwaitCopy(ctx context.Context) error {
 		}
 		select {
 		case <-time.After(otherLook):
-		case <-patience.C:
+		case <-patience:
 			return errors.Join(fmt.Errorf("no instance has prepared the model on this node within %v: %w", otherPatience, err), dir.Close())
 		case <-ctx.Done():
 			return errors.Join(ctx.Err(), dir.Close())

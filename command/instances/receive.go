@@ -92,13 +92,12 @@ func waitFor(
 	var there string
 	var looking sync.WaitGroup
 	looking.Go(func() {
-		tick := time.NewTicker(nodeLook)
-		defer tick.Stop()
+		tick := time.Tick(nodeLook)
 		for held == nil {
 			select {
 			case <-waiting.Done():
 				return
-			case <-tick.C:
+			case <-tick:
 				there, held = onNode(waiting, name)
 			}
 		}

@@ -41,15 +41,14 @@ chart's test runs it in a pod: helm test faas-infer --namespace openfaas.`,
 
 // awaitAnswer asks until the answer is 200. When ctx ends it returns why the last one was not.
 func awaitAnswer(ctx context.Context, url string) error {
-	ticks := time.NewTicker(answerPause)
-	defer ticks.Stop()
+	ticks := time.Tick(answerPause)
 	for {
 		err := askOnce(ctx, url)
 		if err == nil {
 			return nil
 		}
 		select {
-		case <-ticks.C:
+		case <-ticks:
 		case <-ctx.Done():
 			return err
 		}

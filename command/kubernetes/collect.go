@@ -14,13 +14,12 @@ const collectPeriod = 6 * time.Hour
 // collect deletes the profiles of models that no function has had for long, while this replica
 // leads, until ctx ends.
 func (p *platform) collect(ctx context.Context) {
-	ticker := time.NewTicker(collectPeriod)
-	defer ticker.Stop()
+	ticker := time.Tick(collectPeriod)
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-ticker.C:
+		case <-ticker:
 		}
 		if !p.election.Leading() {
 			continue

@@ -125,8 +125,7 @@ func keepCopies(ctx context.Context, t *copies.Tidier, every time.Duration, list
 
 // tidyCopies looks at once and every period until ctx ends, and logs what it removes.
 func tidyCopies(ctx context.Context, t *copies.Tidier, every time.Duration, log zerolog.Logger) {
-	tick := time.NewTicker(every)
-	defer tick.Stop()
+	tick := time.Tick(every)
 	for {
 		removed, err := t.Look(time.Now())
 		if err != nil {
@@ -138,7 +137,7 @@ func tidyCopies(ctx context.Context, t *copies.Tidier, every time.Duration, log 
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-tick:
 		}
 	}
 }

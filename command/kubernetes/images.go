@@ -23,7 +23,6 @@ import (
 	"github.com/faas-infer/faas-infer/provider/annotation"
 	"github.com/faas-infer/faas-infer/provider/bundles"
 	"github.com/faas-infer/faas-infer/provider/control"
-	"github.com/faas-infer/faas-infer/provider/dispatch"
 	"github.com/faas-infer/faas-infer/provider/latency"
 )
 
@@ -209,21 +208,26 @@ func (i *images) uncut(ctx context.Context, f *provider.Function) (b *image.Bund
 func (i *images) setTexts(ctx context.Context, b *bundle.Bundle, f *provider.Function, models []control.Model) error {
 	err := bundles.SetTexts(ctx, i.texts, b, f, models)
 	for at := range models {
-		if models[at].Text = ""; b.Text != nil {
-			models[at].Counter = i.counter(f, b.Dir, models[at].File)
-		}
+		models[at].Text = ""
+	}
+	if b.Text != nil {
+		i.setCounters(f, b.Dir, models)
 	}
 	return err
 }
 
-// counter counts the tokens of texts for a model's file in a bundle. It brings the bundle if it is not on this machine.
-func (i *images) counter(f *provider.Function, dir, file string) dispatch.Counter {
-	return i.tokenizers.Counter(f, func(ctx context.Context) (*bundle.Bundle, error) {
-		if err := i.models.Here(ctx, file); err != nil {
-			return nil, err
-		}
-		return bundle.OpenDir(dir)
-	})
+// setCounters makes the tokens of texts be counted for the models of a bundle. It brings the bundle if it is not on this
+// machine.
+func (i *images) setCounters(f *provider.Function, dir string, models []control.Model) {
+	for at := range models {
+		file := models[at].File
+		models[at].Counter = i.tokenizers.Counter(f, func(ctx context.Context) (*bundle.Bundle, error) {
+			if err := i.models.Here(ctx, file); err != nil {
+				return nil, err
+			}
+			return bundle.OpenDir(dir)
+		})
+	}
 }
 
 // makeRoom evicts the least recently used bundles if they exceed --images-size. An evicted

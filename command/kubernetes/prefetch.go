@@ -168,8 +168,7 @@ func (u *uris) prefetch(ctx context.Context) {
 	}
 	var known ahead
 	results := make(chan result)
-	tick := time.NewTicker(prefetchLook)
-	defer tick.Stop()
+	tick := time.Tick(prefetchLook)
 	for {
 		select {
 		case <-ctx.Done():
@@ -178,7 +177,7 @@ func (u *uris) prefetch(ctx context.Context) {
 			if known.ended(r.at, r.err, time.Now()) && !errors.Is(r.err, errNotHere) {
 				u.note(r.at, r.err)
 			}
-		case <-tick.C:
+		case <-tick:
 		}
 		instances, err := u.platform.backend.Instances(ctx)
 		if err != nil {

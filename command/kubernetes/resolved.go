@@ -27,6 +27,32 @@ type found struct {
 	files []string
 }
 
+// add adds a model whose file is below the directory of the revision's bundle, and returns its path there.
+func (n *found) add(f *provider.Function, dir string, m control.Model) (below string, err error) {
+	if below, err = filepath.Rel(dir, m.File); err != nil {
+		return "", err
+	}
+	known := v1alpha1.ResolvedModel{Name: m.Name, Of: m.Of, File: below, Images: m.Images, Accuracy: m.Accuracy}
+	if f.Inference.Partition != "" {
+		known.Weights = children.Weights(m.File)
+	}
+	n.files, n.image.Models = append(n.files, m.File), append(n.image.Models, known)
+	return below, nil
+}
+
+// restore returns the models of a status, whose files belong below a directory. from says where each file comes from.
+func (n *found) restore(keep *imageModels, dir string, from func(m v1alpha1.ResolvedModel) origin) (models []control.Model) {
+	for _, m := range n.image.Models {
+		file := filepath.Join(dir, m.File)
+		o := from(m)
+		o.hash, o.weights = m.Hash, m.Weights
+		keep.keep(file, o)
+		n.files = append(n.files, file)
+		models = append(models, control.Model{Name: m.Name, Of: m.Of, File: file, Images: m.Images, Accuracy: m.Accuracy})
+	}
+	return models
+}
+
 // resolved returns what a revision has found in its image, for the function's status. It
 // returns nil for an ordinary function.
 func (i *images) resolved(function string, revision uint64) *v1alpha1.ResolvedImage {
@@ -56,16 +82,9 @@ func (i *images) platforms(function string) []string {
 func (i *images) note(f *provider.Function, b *image.Bundle, models []control.Model) error {
 	n := found{revision: f.Revision, image: v1alpha1.ResolvedImage{Reference: b.Reference, Digest: b.Digest, Directory: b.Resolved.Bundle, Platforms: b.Platforms}}
 	for _, m := range models {
-		below, err := filepath.Rel(b.Dir, m.File)
-		if err != nil {
+		if _, err := n.add(f, b.Dir, m); err != nil {
 			return fmt.Errorf("image %q: %w", f.Deployment.Image, err)
 		}
-		n.files = append(n.files, m.File)
-		known := v1alpha1.ResolvedModel{Name: m.Name, Of: m.Of, File: below, Images: m.Images, Accuracy: m.Accuracy}
-		if f.Inference.Partition != "" {
-			known.Weights = children.Weights(m.File)
-		}
-		n.image.Models = append(n.image.Models, known)
 	}
 	i.found.put(f.Name, n)
 	return nil
@@ -92,15 +111,11 @@ func (i *images) recorded(f *provider.Function) (reference string, models []cont
 		return r.Reference, models, ok
 	}
 	n := found{revision: f.Revision, image: *r}
-	for _, m := range r.Models {
-		file := filepath.Join(image.Folder(i.models.root, r.Digest), m.File)
-		i.models.keep(file, origin{inside: path.Join(r.Directory, m.File) + "@" + r.Digest, hash: m.Hash, weights: m.Weights, fetch: func(ctx context.Context) error {
-			return i.fetch(ctx, f.Deployment, r.Reference)
-		}})
-		n.files = append(n.files, file)
-		models = append(models, control.Model{Name: m.Name, Of: m.Of, File: file, Images: m.Images, Accuracy: m.Accuracy,
-			Counter: i.counter(f, image.Folder(i.models.root, r.Digest), file)})
-	}
+	models = n.restore(i.models, image.Folder(i.models.root, r.Digest), func(m v1alpha1.ResolvedModel) origin {
+		fetch := func(ctx context.Context) error { return i.fetch(ctx, f.Deployment, r.Reference) }
+		return origin{inside: path.Join(r.Directory, m.File) + "@" + r.Digest, fetch: fetch}
+	})
+	i.setCounters(f, image.Folder(i.models.root, r.Digest), models)
 	i.found.put(f.Name, n)
 	return r.Reference, models, true
 }

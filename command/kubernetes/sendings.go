@@ -32,11 +32,10 @@ func (u *uris) send(ctx context.Context, client *http.Client, spec cluster.Insta
 	}
 	ready := make(chan struct{})
 	go func() { // A download may take longer than an instance may be silent, and has a limit of its own.
-		tick := time.NewTicker(feedLook)
-		defer tick.Stop()
+		tick := time.Tick(feedLook)
 		for {
 			select {
-			case <-tick.C:
+			case <-tick:
 				sent(0)
 			case <-ready:
 				return
@@ -103,8 +102,7 @@ func (u *uris) toNode(ctx context.Context, client *http.Client, spec cluster.Ins
 		}
 		return false
 	}
-	late := time.NewTimer(nodePatience)
-	defer late.Stop()
+	late := time.After(nodePatience)
 	for {
 		state, err := content.Ask(ctx, client, address)
 		if errors.Is(err, content.ErrNoReceiver) || err == nil && state.Needs == content.NeedsNothing {
@@ -112,7 +110,7 @@ func (u *uris) toNode(ctx context.Context, client *http.Client, spec cluster.Ins
 		}
 		select {
 		case <-time.After(findPause):
-		case <-late.C:
+		case <-late:
 			return false
 		case <-ctx.Done():
 			return false
@@ -122,8 +120,7 @@ func (u *uris) toNode(ctx context.Context, client *http.Client, spec cluster.Ins
 
 // follow waits for a sending to a node, and reports whether the content is there. It leaves one that does not go on.
 func follow(ctx context.Context, s *sending, sent func(int64)) bool {
-	tick := time.NewTicker(feedLook)
-	defer tick.Stop()
+	tick := time.Tick(feedLook)
 	moved, before := time.Now(), int64(-1)
 	for {
 		select {
@@ -131,7 +128,7 @@ func follow(ctx context.Context, s *sending, sent func(int64)) bool {
 			return s.err == nil
 		case <-ctx.Done():
 			return false
-		case now := <-tick.C:
+		case now := <-tick:
 			// A download before it has a limit of its own.
 			if got := s.sent.Load(); got != before || s.of.Load() == 0 {
 				moved, before = now, got

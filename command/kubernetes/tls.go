@@ -84,13 +84,12 @@ func (p *platform) renew(ctx context.Context) {
 	if p.flags.instances.tls == "" {
 		return
 	}
-	ticks := time.NewTicker(renewPause)
-	defer ticks.Stop()
+	ticks := time.Tick(renewPause)
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-ticks.C:
+		case <-ticks:
 		}
 		if !p.election.Leading() {
 			continue

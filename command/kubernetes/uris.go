@@ -24,7 +24,6 @@ import (
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
 	"github.com/faas-infer/faas-infer/provider/bundles"
-	"github.com/faas-infer/faas-infer/provider/children"
 	"github.com/faas-infer/faas-infer/provider/control"
 )
 
@@ -146,16 +145,11 @@ func (u *uris) listModels(ctx context.Context, f *provider.Function) (found, []c
 	u.keep(name, revision{Function: f, entry: entry}, &index)
 	n.image = v1alpha1.ResolvedImage{Reference: u.image, Directory: podspec.ContentPath, Entry: entry, Content: name}
 	for _, m := range models {
-		below, err := filepath.Rel(b.Dir, m.File)
+		below, err := n.add(f, b.Dir, m)
 		if err != nil {
 			return n, nil, err
 		}
 		u.models.keep(m.File, origin{inside: inContent(below, name)})
-		known := v1alpha1.ResolvedModel{Name: m.Name, Of: m.Of, File: below, Images: m.Images, Accuracy: m.Accuracy}
-		if f.Inference.Partition != "" {
-			known.Weights = children.Weights(m.File)
-		}
-		n.files, n.image.Models = append(n.files, m.File), append(n.image.Models, known)
 	}
 	return n, models, nil
 }
@@ -232,15 +226,14 @@ func (u *uris) arrive(ctx context.Context, f *provider.Function) error {
 		})
 	}
 	u.mu.Unlock()
-	late := time.NewTimer(arrivalPatience)
-	defer late.Stop()
+	late := time.After(arrivalPatience)
 	select {
 	case <-a.done:
 		u.mu.Lock()
 		delete(u.arrivals, key)
 		u.mu.Unlock()
 		return a.err
-	case <-late.C:
+	case <-late:
 		return &provider.DownloadingError{Progress: a.progress.String()}
 	case <-ctx.Done():
 		return ctx.Err()
@@ -258,18 +251,14 @@ func (u *uris) recorded(f *provider.Function, r v1alpha1.ResolvedImage) (n found
 		u.platform.base.Log.Warn().Err(err).Str("function", f.Name).Msg("the cache of models may evict the function's model")
 	}
 	u.keep(r.Content, revision{Function: f, entry: r.Entry}, nil)
-	dir := u.downloads.Dir(r.Entry)
-	for _, m := range r.Models {
-		file := filepath.Join(dir, m.File)
-		u.models.keep(file, origin{inside: inContent(m.File, r.Content), hash: m.Hash, weights: m.Weights,
-			fetch: func(ctx context.Context) error {
-				_, err := u.downloads.Bring(ctx, f, r.Entry)
-				return err
-			}})
-		n.files = append(n.files, file)
-		models = append(models, control.Model{Name: m.Name, Of: m.Of, File: file, Images: m.Images, Accuracy: m.Accuracy,
-			Counter: u.platform.images.counter(f, dir, file)})
+	fetch := func(ctx context.Context) error {
+		_, err := u.downloads.Bring(ctx, f, r.Entry)
+		return err
 	}
+	models = n.restore(u.models, u.downloads.Dir(r.Entry), func(m v1alpha1.ResolvedModel) origin {
+		return origin{inside: inContent(m.File, r.Content), fetch: fetch}
+	})
+	u.platform.images.setCounters(f, u.downloads.Dir(r.Entry), models)
 	return n, models, true
 }
 

@@ -38,8 +38,7 @@ func (p *platform) publishYardstick(ctx context.Context) {
 
 // everyReading calls read for each reading of the yardstick, with pauses, until ctx ends.
 func everyReading(ctx context.Context, read func()) {
-	ticker := time.NewTicker(yardstickPause)
-	defer ticker.Stop()
+	ticker := time.Tick(yardstickPause)
 	for n := 1; ; n++ {
 		read()
 		if n == yardstickReadings {
@@ -48,7 +47,7 @@ func everyReading(ctx context.Context, read func()) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-ticker.C:
+		case <-ticker:
 		}
 	}
 }

@@ -49,13 +49,12 @@ func (p *progress) begin(start time.Time) {
 	}
 	go func() {
 		defer close(p.done)
-		tick := time.NewTicker(200 * time.Millisecond)
-		defer tick.Stop()
+		tick := time.Tick(200 * time.Millisecond)
 		for {
 			select {
 			case <-p.stop:
 				return
-			case <-tick.C:
+			case <-tick:
 				p.bar.Set64(min(time.Since(start).Milliseconds(), p.bar.GetMax64()))
 			}
 		}

@@ -368,11 +368,14 @@ func powersOfTwo(limit int) []int {
 
 // processorTime returns the CPU time that all threads of this process have used so far.
 func processorTime() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return 0
-	}
+	u := ownUse()
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// ownUse returns what this process has used so far; the call fails only for wrong arguments.
+func ownUse() (u syscall.Rusage) {
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+	return u
 }
 
 // waitedTime returns how long this process's threads have waited for a core.
@@ -393,10 +396,4 @@ func waitedTime() time.Duration {
 }
 
 // residentPeak returns the largest resident set of this process so far, in bytes.
-func residentPeak() int64 {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return 0
-	}
-	return u.Maxrss << 10
-}
+func residentPeak() int64 { return ownUse().Maxrss << 10 }

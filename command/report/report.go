@@ -27,6 +27,21 @@ type Result struct {
 	Note  string  `json:"note,omitempty"`
 }
 
+// MarshalJSON writes null for a value that is no finite number, because JSON has none. The note then says which
+// value it is.
+func (x Result) MarshalJSON() ([]byte, error) {
+	type plain Result
+	if !math.IsInf(x.Value, 0) && !math.IsNaN(x.Value) {
+		return json.Marshal(plain(x))
+	}
+	written := struct {
+		plain
+		Value *float64 `json:"value"`
+	}{plain: plain(x)}
+	written.Note = strings.TrimSuffix(number(x.Value)+"; "+x.Note, "; ")
+	return json.Marshal(written)
+}
+
 // Report holds all results of one run of a measuring command.
 type Report struct {
 	Command string   `json:"command"`

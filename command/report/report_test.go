@@ -2,6 +2,8 @@ package report
 
 import (
 	"encoding/json"
+	"math"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -42,6 +44,30 @@ func TestJSON(t *testing.T) {
 	}
 	if _, ok := first["note"]; ok {
 		t.Error("an empty note is printed")
+	}
+}
+
+// JSON has no infinite numbers. A figure that is one must not lose the others.
+func TestJSONOfNoNumber(t *testing.T) {
+	r := New("bench", time.Unix(0, 0))
+	r.Add("infinite", math.Inf(1), "ms", "")
+	r.Add("none", math.NaN(), "ms", "no request was answered")
+	r.Add("finite", 1, "ms", "")
+	var out strings.Builder
+	if err := r.JSON(&out); err != nil {
+		t.Fatal(err)
+	}
+	var read struct{ Results []map[string]any }
+	if err := json.Unmarshal([]byte(out.String()), &read); err != nil {
+		t.Fatal(err)
+	}
+	want := []map[string]any{
+		{"name": "infinite", "value": nil, "unit": "ms", "note": "+Inf"},
+		{"name": "none", "value": nil, "unit": "ms", "note": "NaN; no request was answered"},
+		{"name": "finite", "value": 1.0, "unit": "ms"},
+	}
+	if !reflect.DeepEqual(read.Results, want) {
+		t.Errorf("%v", read.Results)
 	}
 }
 

@@ -145,15 +145,14 @@ func (s *shell) start(ctx context.Context, b Block, script string) (*staying, er
 		_ = c.process.Wait() // The output says more than the status.
 		close(c.exited)
 	}()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
+	tick := time.Tick(50 * time.Millisecond)
 	for {
 		missing := Shown(s.reader.replace(b.Shows), c.printed(), b.Figures)
 		if missing == nil {
 			return c, nil
 		}
 		select {
-		case <-tick.C:
+		case <-tick:
 		case <-c.exited:
 			return c, fmt.Errorf("the command ended: %w", missing)
 		case <-ctx.Done():

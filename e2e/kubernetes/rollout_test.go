@@ -178,13 +178,12 @@ func (c *clients) load(ctx context.Context, rate float64, f func()) {
 	stop := make(chan struct{})
 	var all sync.WaitGroup
 	all.Go(func() {
-		ticks := time.NewTicker(time.Duration(float64(time.Second) / rate))
-		defer ticks.Stop()
+		ticks := time.Tick(time.Duration(float64(time.Second) / rate))
 		for {
 			select {
 			case <-stop:
 				return
-			case <-ticks.C:
+			case <-ticks:
 				all.Go(func() { c.send(ctx) })
 			}
 		}

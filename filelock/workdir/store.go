@@ -176,7 +176,7 @@ func (s Store) list(pattern string, weigh bool) (all []kept, total int64, err er
 		}
 		c := kept{dir: dir, used: info.ModTime()}
 		if weigh {
-			c.bytes = sizeOf(dir)
+			c.bytes = Size(dir)
 		}
 		all, total = append(all, c), total+c.bytes
 	}
@@ -184,8 +184,8 @@ func (s Store) list(pattern string, weigh bool) (all []kept, total int64, err er
 	return all, total, err
 }
 
-// sizeOf is the size of a directory's files in bytes, as far as they are there.
-func sizeOf(dir string) (bytes int64) {
+// Size is the size of all files below a directory in bytes, as far as they are there.
+func Size(dir string) (bytes int64) {
 	_ = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
 		if err == nil && e.Type().IsRegular() {
 			if info, gone := e.Info(); gone == nil {

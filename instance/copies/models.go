@@ -202,15 +202,14 @@ func (m *Models) look(ctx context.Context, at, name string) content.Need {
 		}()
 	}
 	m.mu.Unlock()
-	late := time.NewTimer(beginPatience)
-	defer late.Stop()
+	late := time.After(beginPatience)
 	select {
 	case <-l.done:
 		if l.found {
 			return content.NeedsNothing
 		}
 		return content.NeedsIndex
-	case <-late.C:
+	case <-late:
 	case <-ctx.Done():
 	}
 	return content.NeedsOther
@@ -310,13 +309,12 @@ func (m *Models) wait(life context.Context, a *arrival, at string, held *os.File
 
 // giveUpIdle ends an arrival that nobody brings any more.
 func (m *Models) giveUpIdle(life context.Context, a *arrival) {
-	tick := time.NewTicker(arrivalIdle / 4)
-	defer tick.Stop()
+	tick := time.Tick(arrivalIdle / 4)
 	for {
 		select {
 		case <-life.Done():
 			return
-		case now := <-tick.C:
+		case now := <-tick:
 			m.mu.Lock()
 			idle := a.use == 0 && now.Sub(a.seen) >= arrivalIdle
 			m.mu.Unlock()

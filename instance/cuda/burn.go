@@ -16,7 +16,10 @@ type Burner struct {
 }
 
 const (
-	threads = 256
+	// multiprocessors is the driver's number of that attribute. Under MPS its value is the share's, once the process
+	// has a context.
+	multiprocessors = 16
+	threads         = 256
 	// chains is the number of multiply-adds of a thread in a round; each is two operations.
 	chains = 8
 	// blocks fill the largest GPU several times over. All shares get the same work, so it
@@ -27,13 +30,16 @@ const (
 // OpenBurner loads the kernel onto the first GPU that the process sees. The error wraps
 // [ErrDevice].
 func OpenBurner() (*Burner, error) {
-	d, err := Describe()
-	if err != nil {
-		return nil, err
+	if err := openDriver(); err != nil {
+		return nil, refused(err)
 	}
-	b := &Burner{SMs: d.SMs}
+
+	b := &Burner{}
+	var version, sms C.int
 	steps := []func() *C.char{
+		func() *C.char { return C.device_open(&version) },
 		func() *C.char { return C.device_context(&b.engine) },
+		func() *C.char { return C.device_attribute(0, multiprocessors, &sms) },
 		func() *C.char { return C.stream_open(&b.engine, &b.session) },
 		func() *C.char { return C.burner_open(&b.engine, &b.burner) },
 	}
@@ -43,6 +49,7 @@ func OpenBurner() (*Burner, error) {
 			return nil, refused(err)
 		}
 	}
+	b.SMs = int(sms)
 	return b, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -28,6 +29,11 @@ type ChildOptions struct {
 	Files []*os.File
 	// Log receives the child's output.
 	Log io.Writer
+}
+
+// Environment returns this process's environment variables, without the one that is for an instance's process alone.
+func Environment() []string {
+	return slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "FAAS_INFER_READY_FD=") })
 }
 
 // Child is a process beside the instance, started by [StartChild].

@@ -77,7 +77,7 @@ func (l *Loads) divide(joined map[int]time.Duration) {
 // loading is the CPU time to cut out and open the blocks from first up to, but without, end.
 func (s *Segments) loading(first, end int) (least time.Duration, err error) {
 	for i := range loadTimes {
-		start := processorTime()
+		start := ThreadTime()
 		segment, err := s.Segment(first, end)
 		if err != nil {
 			return 0, err
@@ -86,7 +86,7 @@ func (s *Segments) loading(first, end int) (least time.Duration, err error) {
 		if err != nil {
 			return 0, err
 		}
-		took := processorTime() - start
+		took := ThreadTime() - start
 		if err := e.Close(); err != nil {
 			return 0, fmt.Errorf("closing a segment: %w", err)
 		}

@@ -55,10 +55,4 @@ func within(most time.Duration, used func() time.Duration, run func(context.Cont
 }
 
 // usedTime is the processor time of all threads of this process.
-func usedTime() time.Duration {
-	var used unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &used); err != nil { // It fails only for wrong arguments.
-		panic(err)
-	}
-	return time.Duration(used.Nano())
-}
+func usedTime() time.Duration { return clock(unix.CLOCK_PROCESS_CPUTIME_ID) }

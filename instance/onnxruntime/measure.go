@@ -69,12 +69,12 @@ func measure(f form) (measurement, error) {
 		times = 1 // Each writes the whole model.
 	}
 	for i := 0; i < times; i++ {
-		start := processorTime()
+		start := ThreadTime()
 		e, err := open(f, 1)
 		if err != nil {
 			return measurement{}, err
 		}
-		took := processorTime() - start
+		took := ThreadTime() - start
 		if i == 0 || took < m.load {
 			m.load = took
 		}
@@ -102,22 +102,25 @@ func (m *measurement) runs(e *Engine) error {
 	one := e.signature.sample(1)
 	begin := time.Now()
 	for i := 0; i < runTimes && (i < 1 || time.Since(begin) < runBudget/2 || i < 2 && time.Since(begin) < runBudget); i++ {
-		start := processorTime()
+		start := ThreadTime()
 		if _, err := e.Run(context.Background(), 1, one); err != nil {
 			return err
 		}
-		if took := processorTime() - start; i == 0 || took < m.run {
+		if took := ThreadTime() - start; i == 0 || took < m.run {
 			m.run = took
 		}
 	}
 	return nil
 }
 
-// processorTime returns the CPU time of the calling thread, on which an engine with one
-// thread computes.
-func processorTime() time.Duration {
+// ThreadTime returns the CPU time of the calling thread, on which an engine with one thread
+// computes.
+func ThreadTime() time.Duration { return clock(unix.CLOCK_THREAD_CPUTIME_ID) }
+
+// clock reads a clock of the system.
+func clock(id int32) time.Duration {
 	var used unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &used); err != nil { // It fails only for wrong arguments.
+	if err := unix.ClockGettime(id, &used); err != nil { // It fails only for wrong arguments.
 		panic(err)
 	}
 	return time.Duration(used.Nano())

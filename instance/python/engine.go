@@ -19,7 +19,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -205,13 +204,7 @@ func (e *Engine) configure(ctx context.Context, p *process) (loaded, error) {
 // environment returns the process's environment variables: this process's, and those of
 // libraries.
 func (e *Engine) environment() []string {
-	var env []string
-	for _, entry := range os.Environ() {
-		if !strings.HasPrefix(entry, "FAAS_INFER_READY_FD=") {
-			env = append(env, entry)
-		}
-	}
-	return append(env, libraries(e.options.Threads)...)
+	return append(engine.Environment(), libraries(e.options.Threads)...)
 }
 
 // libraries returns the environment variables that set the number of threads of Python's

@@ -65,7 +65,7 @@ func Hash(manifest string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	env, err := environment.Find(context.Background(), b.Engine, requirements(b))
+	env, err := environment.Find(context.Background(), b.Engine, b.RequirementsFile())
 	if err != nil {
 		return "", err
 	}
@@ -83,7 +83,7 @@ func Prepare(ctx context.Context, manifest, cache string) (dir string, err error
 	if program := os.Getenv(environment.ReadyEnv); program != "" {
 		return inPlace(b, program, cache)
 	}
-	env, err := environment.Ensure(ctx, b.Engine, requirements(b))
+	env, err := environment.Ensure(ctx, b.Engine, b.RequirementsFile())
 	if err != nil {
 		return "", err
 	}
@@ -103,21 +103,13 @@ func Prepare(ctx context.Context, manifest, cache string) (dir string, err error
 	})
 }
 
-// requirements returns the path of the requirements file, "" if there is none.
-func requirements(b *bundle.Bundle) string {
-	if b.Requirements == "" {
-		return ""
-	}
-	return filepath.Join(b.Dir, b.Requirements)
-}
-
 // warmModules returns the modules that a warm process imports before instances start.
 func warmModules(b *bundle.Bundle) []string {
 	modules := []string{"numpy"}
 	if b.Engine == bundle.EngineTensorFlow {
 		modules = append(modules, "tensorflow", "keras")
 	}
-	text, err := os.ReadFile(requirements(b))
+	text, err := os.ReadFile(b.RequirementsFile())
 	if err != nil {
 		return modules // The bundle has no requirements.
 	}

@@ -136,7 +136,11 @@ func (r *Reader) string() (string, error) {
 	if plain {
 		return string(quoted[1 : len(quoted)-1]), nil
 	}
-	var s string
+	return unquoted(quoted)
+}
+
+// unquoted returns the text of a string with escapes.
+func unquoted(quoted []byte) (s string, err error) {
 	if err := json.Unmarshal(quoted, &s); err != nil {
 		return "", fmt.Errorf("%w: %w", errSyntax, err)
 	}
@@ -156,11 +160,7 @@ func (r *Reader) Text() (string, error) {
 	if inner := quoted[1 : len(quoted)-1]; plain || bytes.IndexByte(inner, '\\') < 0 && utf8.Valid(inner) {
 		return unsafe.String(unsafe.SliceData(inner), len(inner)), nil
 	}
-	var s string
-	if err := json.Unmarshal(quoted, &s); err != nil {
-		return "", fmt.Errorf("%w: %w", errSyntax, err)
-	}
-	return s, nil
+	return unquoted(quoted)
 }
 
 // Integer consumes an integer. what names it in errors.

@@ -165,13 +165,12 @@ func (e *Engine) watch(s *server) {
 		return
 	}
 	s.watchers.Go(func() {
-		ticks := time.NewTicker(memoryPeriod)
-		defer ticks.Stop()
+		ticks := time.Tick(memoryPeriod)
 		for {
 			select {
 			case <-s.closed:
 				return
-			case <-ticks.C:
+			case <-ticks:
 			}
 			if s.child.Memory() > limit {
 				close(s.overLimit)

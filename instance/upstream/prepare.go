@@ -98,7 +98,7 @@ func Hash(manifest string) (string, error) {
 func hash(b *bundle.Bundle) (string, error) {
 	beside := "upstream " + b.Engine
 	if needsPython(b) {
-		env, err := environment.Find(context.Background(), b.Engine, requirements(b))
+		env, err := environment.Find(context.Background(), b.Engine, b.RequirementsFile())
 		if err != nil {
 			return "", err
 		}
@@ -124,14 +124,6 @@ func needsPython(b *bundle.Bundle) bool {
 // isOwnProgram reports whether a command is empty or names the server's own program without
 // a path, so that find must locate it.
 func isOwnProgram(k kind, command []string) bool { return len(command) == 0 || command[0] == k.name() }
-
-// requirements returns the path of the requirements file, "" if there is none.
-func requirements(b *bundle.Bundle) string {
-	if b.Requirements == "" {
-		return ""
-	}
-	return filepath.Join(b.Dir, b.Requirements)
-}
 
 // searchPath returns the directories to search for programs: that of the Python
 // interpreter, if any, then those of PATH.
@@ -165,7 +157,7 @@ func Prepare(ctx context.Context, manifest, cache string) (string, error) {
 	}
 	python := ""
 	if needsPython(b) {
-		env, err := environment.Ensure(ctx, b.Engine, requirements(b))
+		env, err := environment.Ensure(ctx, b.Engine, b.RequirementsFile())
 		if err != nil {
 			return "", err
 		}

@@ -155,12 +155,7 @@ func arguments(argv []string, flags []flag) []string {
 // of its libraries. If the server has a Python environment, its programs come first in
 // PATH.
 func (e *Engine) environment() []string {
-	var env []string
-	for _, entry := range os.Environ() {
-		if !strings.HasPrefix(entry, "FAAS_INFER_READY_FD=") {
-			env = append(env, entry)
-		}
-	}
+	env := engine.Environment()
 	for _, name := range []string{"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"} {
 		env = append(env, fmt.Sprintf("%s=%d", name, e.options.Threads))
 	}
@@ -200,8 +195,7 @@ func (e *Engine) await(ctx context.Context, s *server) error {
 	if s.child != nil {
 		exited = s.child.Exited()
 	}
-	ticks := time.NewTicker(poll)
-	defer ticks.Stop()
+	ticks := time.Tick(poll)
 	for {
 		err := s.Ready(ctx)
 		if err == nil && (s.child == nil || s.child.Listens(s.at.http)) {
@@ -212,7 +206,7 @@ func (e *Engine) await(ctx context.Context, s *server) error {
 			return errEnded
 		case <-ctx.Done():
 			return fmt.Errorf("the model is not ready: %w", errors.Join(err, ctx.Err()))
-		case <-ticks.C:
+		case <-ticks:
 		}
 	}
 }

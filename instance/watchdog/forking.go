@@ -215,9 +215,8 @@ func (b watchedBody) Read(p []byte) (int, error) {
 func (f *run) watch(p *Pipes) {
 	var late <-chan time.Time
 	if limit := f.TimeLimit(f.request); limit > 0 {
-		timer := time.NewTimer(limit - time.Since(f.began))
-		defer timer.Stop()
-		late = timer.C
+		timer := time.After(limit - time.Since(f.began))
+		late = timer
 	}
 	hungUp := f.request.Context().Done()
 	var abandoned <-chan time.Time

@@ -96,7 +96,7 @@ func (c *uniform) choose(w *world) {
 		shares = append(shares, share)
 	}
 	const quantile = 0.95
-	plan, _ := batch.Solve(batch.Objective{Rate: w.load.Mean(), SLO: w.slo() - batching.Travel(w.slo()), Quantile: quantile}, shares, 0)
+	plan, _ := batch.Solve(batch.Objective{Rate: w.load.Mean(), SLO: w.slo() - batching.Travel(w.slo()), Quantile: quantile}, shares)
 	best := plan.Best // It is zero if there is nothing to choose from.
 	c.cores, c.rows, c.timeout, c.chosen = best.Share+1, max(1, best.Batch), best.Timeout, true
 }

@@ -57,6 +57,7 @@ Results, with what to reach:
                            between the lengths that it measured; <= 5
   tokenise.ratio           tokens/s of the tokenizer over those of Python's tokenizers, with
                            two threads each; >= 1
+  tokenise.different       texts of the corpus that have other ids than in Python; 0
   length.*                 tokens of the texts
   missing.*                why a figure is missing
 

@@ -151,12 +151,11 @@ func hog(ctx context.Context, t *trial, group string, d time.Duration) error {
 		return err
 	}
 	defer c.Stop()
-	timer := time.NewTimer(d)
-	defer timer.Stop()
+	timer := time.After(d)
 	select {
 	case <-c.Exited():
 		return nil
-	case <-timer.C:
+	case <-timer:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

@@ -15,8 +15,7 @@ func (b *bar) during(d time.Duration, f func() error) error {
 	}
 	over := make(chan error, 1)
 	go func() { over <- f() }()
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
+	tick := time.Tick(time.Second)
 	last := min(b.total, b.done+int(d/time.Second))
 	for {
 		select {
@@ -24,7 +23,7 @@ func (b *bar) during(d time.Duration, f func() error) error {
 			b.done = last
 			b.report(b.done, b.total)
 			return err
-		case <-tick.C:
+		case <-tick:
 			b.done = min(last, b.done+1)
 			b.report(b.done, b.total)
 		}

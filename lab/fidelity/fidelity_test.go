@@ -36,7 +36,7 @@ func history() *promised {
 	for b := 1; b <= 8; b *= 2 {
 		p.Measurements = append(p.Measurements, profiler.Measurement{Batch: b, Threads: 1, Median: 5000, P95: 5000, CPU: 5000, Runs: 20})
 	}
-	return &promised{candidates: p.Candidates(shares, 8, minMemory), times: correction.New(p, quantile)}
+	return &promised{candidates: p.Candidates(p.Shares(WholeCore), 8, minMemory), times: correction.New(p, quantile)}
 }
 
 // A simulated function has executions of 5 ms and few requests. Its latency is 5 ms, the

@@ -19,13 +19,12 @@ const healthInterval = 20 * time.Millisecond
 // checkHealth checks the provider's health until ctx ends, and returns the response times.
 // They are the time of the way between client and provider, without a function.
 func (s *Server) checkHealth(ctx context.Context) (took []time.Duration) {
-	tick := time.NewTicker(healthInterval)
-	defer tick.Stop()
+	tick := time.Tick(healthInterval)
 	for {
 		select {
 		case <-ctx.Done():
 			return took
-		case <-tick.C:
+		case <-tick:
 		}
 		began := time.Now()
 		if _, err := s.get(ctx, "/healthz"); err == nil {

@@ -22,10 +22,6 @@ type promised struct {
 	times      *correction.Correction
 }
 
-// shares are the provider's default CPU shares in millicores for instances of at most one
-// core.
-var shares = []int{250, 500, WholeCore}
-
 const (
 	// quantile is the provider's default quantile of execution times.
 	quantile = 0.95
@@ -55,7 +51,7 @@ func (o *Options) providerTimes(state string, f *Subject) (*promised, error) {
 		}
 	}
 	p.times.Update(time.Now())
-	p.candidates = profile.Candidates(shares, f.MaxBatch, max(2*profile.Memory, minMemory))
+	p.candidates = profile.Candidates(profile.Shares(WholeCore), f.MaxBatch, max(2*profile.Memory, minMemory))
 	return p, nil
 }
 

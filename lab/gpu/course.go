@@ -51,8 +51,7 @@ func (c *course) saw(x load.Observed) {
 
 // watch notes the instances each second, until ctx ends.
 func (c *course) watch(ctx context.Context, d *rig.Deployed) {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
+	tick := time.Tick(time.Second)
 	for {
 		records, _ := d.Records() // An instance that has just ended is not missed.
 		count := map[string]int{}
@@ -71,7 +70,7 @@ func (c *course) watch(ctx context.Context, d *rig.Deployed) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-tick:
 		}
 	}
 }

@@ -15,9 +15,6 @@ import (
 	"github.com/faas-infer/faas-infer/variant"
 )
 
-// queryColumns is the header of a table of queries.
-var queryColumns = []string{"accuracy", "latency_ms", "model"}
-
 // MaxRows is the maximum number of rows of a table.
 const MaxRows = 1_000_000
 
@@ -48,27 +45,6 @@ func ReadVariants(r io.Reader) ([]registration.Placed, error) {
 	if err == nil && len(all) == 0 {
 		err = errors.New("there is no variant: add a row below the header")
 	}
-	return all, err
-}
-
-// ReadQueries reads a table of queries with the columns accuracy, latency_ms and model, in any
-// order. An empty field asks nothing. Errors are as in [ReadVariants].
-func ReadQueries(r io.Reader) ([]variant.Query, error) {
-	var all []variant.Query
-	err := read(r, queryColumns, func(c *cells) error {
-		q := variant.Query{Model: c.text("model"), Accuracy: c.optional("accuracy")}
-		if c.text("latency_ms") != "" {
-			q.Latency = c.time("latency_ms")
-			if c.err == nil && q.Latency <= 0 {
-				return &variant.FieldError{Field: "latency_ms", Problem: fmt.Sprintf("is %s: it must be more than 0, or empty", c.text("latency_ms"))}
-			}
-		}
-		if c.err != nil {
-			return c.err
-		}
-		all = append(all, q)
-		return q.Check()
-	})
 	return all, err
 }
 

@@ -19,16 +19,6 @@ func TestReadVariants(t *testing.T) {
 	}
 }
 
-func TestReadQueries(t *testing.T) {
-	all, err := ReadQueries(strings.NewReader("accuracy,latency_ms,model\n70,20,\n,,resnet50\n,,\n"))
-	if err != nil || len(all) != 3 || all[0] != (variant.Query{Accuracy: 70, Latency: 20 * time.Millisecond}) || all[1] != (variant.Query{Model: "resnet50"}) || all[2] != (variant.Query{}) {
-		t.Errorf("%+v, %v", all, err)
-	}
-	if all, err := ReadQueries(strings.NewReader("model,accuracy,latency_ms\n")); err != nil || len(all) != 0 {
-		t.Errorf("no query: %v, %v", all, err)
-	}
-}
-
 // An error about a table names row and column.
 func TestReadNamesRowAndColumn(t *testing.T) {
 	good := "m,v,cpu,active,1,1,1,1,1,1\n"
@@ -59,20 +49,6 @@ func TestReadNamesRowAndColumn(t *testing.T) {
 		header + good + "m,\"v,cpu\n":                "row 2",
 	} {
 		if _, err := ReadVariants(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, want %q", text, err, want)
-		}
-	}
-	for text, want := range map[string]string{
-		"70,0,\n":           "row 1, column latency_ms is 0",
-		"70,-5,\n":          "row 1, column latency_ms",
-		"1,1,m\n101,1,m\n":  "row 2, column accuracy",
-		"-1,1,\n":           "row 1, column accuracy",
-		"NaN,1,\n":          "row 1, column accuracy",
-		"seventy,1,\n":      `row 1, column accuracy is "seventy"`,
-		"70\n":              "row 1, column latency_ms: the row ends",
-		"70,5,resnet50,9\n": "row 1, column 4",
-	} {
-		if _, err := ReadQueries(strings.NewReader("accuracy,latency_ms,model\n" + text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}

@@ -22,8 +22,6 @@ type Table struct {
 type group struct {
 	// active, inactive and troubled, in the order in which Algorithm 1 asks them.
 	classes [3]index
-	// front has the rows that no other row is as fast and as accurate as, by latency.
-	front []int32
 }
 
 // NewTable returns the table of variants. They must be valid: see [variant.Variant.Check].
@@ -59,15 +57,6 @@ func (t *Table) group(members []int32) *group {
 	for class, order := range []func(a, b *registration.Placed) int{byCost, byReady, byCost} {
 		g.classes[class] = t.index(of[class], order)
 	}
-	front := slices.Clone(members)
-	t.sort(front, func(a, b *registration.Placed) int {
-		return cmp.Or(cmp.Compare(a.Latency, b.Latency), cmp.Compare(b.Accuracy, a.Accuracy), byCost(a, b))
-	})
-	for _, i := range front {
-		if n := len(g.front); n == 0 || t.rows[i].Accuracy > t.rows[g.front[n-1]].Accuracy {
-			g.front = append(g.front, i)
-		}
-	}
 	return g
 }
 
@@ -97,8 +86,7 @@ func (t *Table) sort(members []int32, order func(a, b *registration.Placed) int)
 // Get is getVariant of Algorithm 1: it returns the row that answers a query. Active variants
 // come first, the cheapest per request. Otherwise an inactive one is loaded: the one with the
 // least loading and inference time. If all that meet the query are Overloaded or Interfered,
-// it is one of these. It returns false if none meets the query; [Table.Suggest] then names
-// the nearest.
+// it is one of these. It returns false if none meets the query.
 func (t *Table) Get(q variant.Query) (row int, ok bool) {
 	g := t.all
 	if q.Model != "" {
@@ -112,37 +100,6 @@ func (t *Table) Get(q variant.Query) (row int, ok bool) {
 		}
 	}
 	return 0, false
-}
-
-// Suggest is suggestVariant of Algorithm 1: it returns the row with the least
-// [variant.Query.Shortfall], of these the fastest and then the most accurate. It looks at the
-// query's model, or at all if no row has that model, which known tells. The row is -1 in an
-// empty table.
-func (t *Table) Suggest(q variant.Query) (row int, known bool) {
-	g, known := t.all, true
-	if q.Model != "" {
-		if g, known = t.models[q.Model]; !known {
-			g = t.all
-		}
-	}
-	row = -1
-	least := 0.0
-	for _, i := range g.front {
-		if short := q.Shortfall(&t.rows[i].Variant); row < 0 || short < least {
-			row, least = int(i), short
-		}
-	}
-	return row, known
-}
-
-// Models lists the models by name.
-func (t *Table) Models() []string {
-	names := make([]string, 0, len(t.models))
-	for name := range t.models {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
 }
 
 // index finds the first row, in a fixed order, of those that are fast and accurate enough. The

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -59,8 +58,7 @@ func bruteForce(rows []registration.Placed, q variant.Query) int {
 	return best
 }
 
-// The index finds what brute force finds, never a variant below what is asked, and the
-// suggestion is the nearest.
+// The index finds what brute force finds, never a variant below what is asked.
 func FuzzGetVariant(f *testing.F) {
 	for seed := range uint64(50) {
 		f.Add(seed, uint8(5*seed))
@@ -87,21 +85,6 @@ func checkQuery(t *testing.T, rows []registration.Placed, table *Table, q varian
 	}
 	if ok && !q.Met(&rows[got].Variant) {
 		t.Fatalf("%+v is answered by %+v", q, rows[got])
-	}
-	near, known := table.Suggest(q)
-	if !ok && len(rows) > 0 && known != slices.ContainsFunc(rows, func(p registration.Placed) bool { return q.Model == "" || p.Model == q.Model }) {
-		t.Fatalf("%+v: the model is known: %v", q, known)
-	}
-	for i := range rows {
-		if v := &rows[i].Variant; (!known || q.Model == "" || v.Model == q.Model) && q.Shortfall(v) < q.Shortfall(&rows[near].Variant) {
-			t.Fatalf("%+v: row %d is nearer than %d", q, i, near)
-		}
-	}
-}
-
-func TestSuggestOfNothing(t *testing.T) {
-	if row, known := NewTable(nil).Suggest(variant.Query{}); row != -1 || !known {
-		t.Errorf("an empty table suggests %d, %v", row, known)
 	}
 }
 
@@ -145,31 +128,6 @@ func TestAlgorithm1(t *testing.T) {
 	}
 }
 
-// What lacks 0.1 of the accuracy and 0.2 of the latency is nearer than what lacks 0.4 of the
-// latency.
-func TestSuggestVariant(t *testing.T) {
-	q := variant.Query{Accuracy: 70, Latency: 50 * time.Millisecond}
-	rows := []registration.Placed{
-		{Variant: variant.Variant{Model: "a", Accuracy: 63, Latency: 60 * time.Millisecond, RPS: 1}},
-		{Variant: variant.Variant{Model: "b", Accuracy: 70, Latency: 70 * time.Millisecond, RPS: 1}},
-	}
-	if short := q.Shortfall(&rows[0].Variant); short < 0.2999 || short > 0.3001 {
-		t.Errorf("the shortfall is %v, want 0.3", short)
-	}
-	table := NewTable(rows)
-	if row, known := table.Suggest(q); row != 0 || !known {
-		t.Errorf("the nearest is %d, %v", row, known)
-	}
-	q.Model = "b"
-	if row, known := table.Suggest(q); row != 1 || !known {
-		t.Errorf("the nearest of b is %d, %v", row, known)
-	}
-	q.Model = "c"
-	if row, known := table.Suggest(q); row != 0 || known {
-		t.Errorf("without a c, the nearest is %d, %v", row, known)
-	}
-}
-
 // many returns a table of 10,000 variants, all inactive or with a tenth of them active.
 func many(active bool) []registration.Placed {
 	r := rand.New(rand.NewPCG(1, 2))
@@ -191,7 +149,7 @@ func many(active bool) []registration.Placed {
 func TestGetVariantAllocatesNothing(t *testing.T) {
 	table := NewTable(many(true))
 	q := variant.Query{Accuracy: 72, Latency: 20 * time.Millisecond, Model: "m7"}
-	if n := testing.AllocsPerRun(100, func() { table.Get(q); table.Suggest(q) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { table.Get(q) }); n != 0 {
 		t.Errorf("a decision allocates %v times", n)
 	}
 }

@@ -107,13 +107,12 @@ func (c *clients) load(ctx context.Context, rate float64, f func() error) error 
 	stop := make(chan struct{})
 	var all sync.WaitGroup
 	all.Go(func() {
-		tick := time.NewTicker(time.Duration(float64(time.Second) / rate))
-		defer tick.Stop()
+		tick := time.Tick(time.Duration(float64(time.Second) / rate))
 		for {
 			select {
 			case <-stop:
 				return
-			case <-tick.C:
+			case <-tick:
 				all.Go(func() { c.count(ctx) })
 			}
 		}

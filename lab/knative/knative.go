@@ -103,8 +103,7 @@ const patience = 5 * time.Minute
 
 // await polls until done returns nil.
 func await(ctx context.Context, what string, done func() error) error {
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
+	tick := time.Tick(50 * time.Millisecond)
 	for end := time.Now().Add(patience); ; {
 		err := done()
 		if err == nil {
@@ -116,7 +115,7 @@ func await(ctx context.Context, what string, done func() error) error {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("wait for %s: %w", what, context.Cause(ctx))
-		case <-tick.C:
+		case <-tick:
 		}
 	}
 }

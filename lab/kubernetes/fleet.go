@@ -250,8 +250,7 @@ const (
 
 // until waits until left returns 0 or less. what names the condition for messages and the error.
 func (b *bench) until(ctx context.Context, what string, left func() int) error {
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
+	tick := time.Tick(20 * time.Millisecond)
 	began := time.Now()
 	least, lessAt, told := math.MaxInt, began, began
 	for {
@@ -269,7 +268,7 @@ func (b *bench) until(ctx context.Context, what string, left func() int) error {
 			b.say("waiting until %s: %d left after %v", what, n, now.Sub(began).Round(time.Second))
 		}
 		select {
-		case <-tick.C:
+		case <-tick:
 		case <-ctx.Done():
 			return fmt.Errorf("wait until %s: %w", what, context.Cause(ctx))
 		}

@@ -93,13 +93,12 @@ func (b *bench) sustain(ctx context.Context, functions int, rate float64) (answe
 	ctx, cancel := context.WithCancel(ctx)
 	var all sync.WaitGroup
 	all.Go(func() {
-		tick := time.NewTicker(time.Duration(float64(time.Second) / rate))
-		defer tick.Stop()
+		tick := time.Tick(time.Duration(float64(time.Second) / rate))
 		for i := 0; ; i++ {
 			select {
 			case <-ctx.Done():
 				return
-			case <-tick.C:
+			case <-tick:
 				all.Go(func() {
 					if b.at(i).Invoke(ctx, b.name(1+i%functions), "request") == nil {
 						answered.Add(1)

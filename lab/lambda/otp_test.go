@@ -73,14 +73,12 @@ func BenchmarkSolve(b *testing.B) {
 		"cost":    {Arrivals: &m, SLO: 8 * time.Second, Quantile: 0.95},
 		"latency": {Arrivals: &m, SLO: 8 * time.Second, Quantile: 0.95, Budget: 4e-5},
 	} {
-		for _, runners := range []int{0, 5} {
-			b.Run(name+map[int]string{0: "", 5: "WithRunners"}[runners], func(b *testing.B) {
-				for b.Loop() {
-					if _, err := paper.Solve(o, shares, runners); err != nil {
-						b.Fatal(err)
-					}
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if _, err := paper.Solve(o, shares); err != nil {
+					b.Fatal(err)
 				}
-			})
-		}
+			}
+		})
 	}
 }

@@ -366,13 +366,12 @@ func (s *served) killed(ctx context.Context, a *asked) error {
 
 // killWorkers kills a worker every second until ctx ends, and returns how many.
 func (s *served) killWorkers(ctx context.Context) (kills int) {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
+	tick := time.Tick(time.Second)
 	for {
 		select {
 		case <-ctx.Done():
 			return kills
-		case <-tick.C:
+		case <-tick:
 		}
 		records, _ := s.Records() // A record may be half gone.
 		for _, r := range records {

@@ -15,6 +15,7 @@ type judged struct {
 	percentile             float64
 	all, within, cold      int
 	refused                int
+	hasty                  uint64
 	due, missed            []int
 	first, longest, behind time.Duration
 }

@@ -78,9 +78,17 @@ var ways = []way{
 	}},
 }
 
-// known is the clairvoyant way: it knows times, pace and load. by multiplies the load.
-func known(by float64) way {
-	return way{name: fmt.Sprintf("clairvoyant × %.2f", by)}
+// knowledge is how the clairvoyant way plans. It knows times, pace and load.
+type knowledge struct {
+	// by multiplies the load.
+	by float64
+	// quantile of the executions takes no longer than the times that it plans with.
+	quantile float64
+}
+
+// way names it in errors.
+func (k *knowledge) way() way {
+	return way{name: fmt.Sprintf("clairvoyant × %.2f, quantile %g", k.by, k.quantile)}
 }
 
 // outcome is that of one run.
@@ -98,8 +106,8 @@ func (o *outcome) kept() float64 {
 	return least
 }
 
-// run simulates a scenario with a way. by, if it is not 0, makes it clairvoyant, with the load multiplied by it.
-func (b *Bench) run(ctx context.Context, s scenario, w way, percentile, by float64) (*outcome, error) {
+// run simulates a scenario with a way. k, if it is not nil, makes it clairvoyant.
+func (b *Bench) run(ctx context.Context, s scenario, w way, percentile float64, k *knowledge) (*outcome, error) {
 	system, err := baselines.ByName(systems.Default)
 	if err != nil {
 		return nil, err
@@ -114,16 +122,18 @@ func (b *Bench) run(ctx context.Context, s scenario, w way, percentile, by float
 		if truths[i], err = newTruth(f); err != nil {
 			return nil, err
 		}
-		peaks[i] = min(maxRate, f.Peak*truths[i].capacity(f.Objective()))
+		if peaks[i] = s.rate; s.rate == 0 {
+			peaks[i] = min(maxRate, f.Peak*truths[i].capacity(f.Objective()))
+		}
 		sum += peaks[i]
 	}
 	length := max(b.Least, time.Duration(float64(b.Requests)/(sum*s.mean())*1.02*float64(time.Second)))
 	out := &outcome{functions: make([]judged, len(s.functions))}
 	setup := sim.Setup{
 		Nodes: []cluster.Node{{Name: "n", Total: cluster.Resources{CPU: 1000 * cores, Memory: 1 << 40}}}, System: system,
-		Seed: b.Seed, Duration: length, Overhead: 200 * time.Microsecond, Told: by > 0, Beta: 1,
+		Seed: b.Seed, Duration: length, Overhead: 200 * time.Microsecond, Told: k != nil, Beta: 1,
 	}
-	if by > 0 {
+	if k != nil {
 		setup.System = system.With(func(s *scaling.Settings) { s.Stabilisation, s.Burst = 2*time.Second, 2*time.Second })
 	}
 	for i, f := range s.functions {
@@ -145,10 +155,10 @@ func (b *Bench) run(ctx context.Context, s scenario, w way, percentile, by float
 		if s.pace != nil {
 			fn.Pace = func(at time.Duration) float64 { return s.pace(at, length) }
 		}
-		if by > 0 {
-			arrivals.told, arrivals.early = by, 100*time.Millisecond
+		if k != nil {
+			arrivals.told, arrivals.early = k.by, 100*time.Millisecond
 			fn.Start = time.Millisecond
-			b.know(l, t, percentile, fn.Pace)
+			know(l, t, k.quantile, fn.Pace)
 		} else {
 			w.learn(l, percentile/100)
 		}
@@ -162,15 +172,16 @@ func (b *Bench) run(ctx context.Context, s scenario, w way, percentile, by float
 	}
 	out.cores = r.ResourceSeconds / length.Seconds()
 	for i := range out.functions {
+		out.functions[i].hasty = r.Functions[i].Hasty
 		out.functions[i].violations()
 	}
 	return out, nil
 }
 
 // know makes a learner clairvoyant.
-func (b *Bench) know(l *learner, t truth, percentile float64, pace func(time.Duration) float64) {
+func know(l *learner, t truth, quantile float64, pace func(time.Duration) float64) {
 	exact := t.predicted(1, 1, 1e-6)
-	tail := t.tail(percentile / 100)
+	tail := t.tail(quantile)
 	for i := range exact.Measurements {
 		m := &exact.Measurements[i]
 		m.Median, m.P95, m.CPU = tail*m.Median, tail*m.P95, tail*m.CPU
@@ -197,27 +208,41 @@ func (t listed) Exec(c cluster.Config, b int) (time.Duration, bool) {
 // Spread implements [systems.Times].
 func (t listed) Spread() float64 { return 0 }
 
-// clairvoyant searches the smallest multiple of the load for which a plan that knows times and load keeps the
-// percentile, and returns the run with it.
+// usual is the quantile of executions for which the provider plans.
+const usual = 0.95
+
+// clairvoyant searches the plan with the fewest cores that keeps the percentile, of those that know times and load. It
+// tries the percentile and the usual quantile of the times, because the percentile's own may leave nothing in time: one
+// execution in 1,000 takes twice as long. For each it searches the smallest multiple of the load. If no plan keeps the
+// percentile, it returns the one that keeps most.
 func (b *Bench) clairvoyant(ctx context.Context, s scenario, percentile float64) (best *outcome, err error) {
-	low, high := 0.5, 1.6
-	for range 4 {
-		by := math.Sqrt(low * high)
-		o, err := b.run(ctx, s, known(by), percentile, by)
-		if err != nil {
-			return nil, err
+	better := func(o *outcome) bool {
+		kept, was := o.kept() >= percentile, best != nil && best.kept() >= percentile
+		switch {
+		case best == nil, kept && !was:
+			return true
+		case kept:
+			return o.cores < best.cores
 		}
-		if o.kept() >= percentile {
-			if best == nil || o.cores < best.cores {
+		return !was && o.kept() > best.kept()
+	}
+	for _, quantile := range slices.Compact([]float64{percentile / 100, usual}) {
+		low, high := 0.5, 2.5
+		for range 5 {
+			k := &knowledge{by: math.Sqrt(low * high), quantile: quantile}
+			o, err := b.run(ctx, s, k.way(), percentile, k)
+			if err != nil {
+				return nil, err
+			}
+			if better(o) {
 				best = o
 			}
-			high = by
-		} else {
-			low = by
+			if o.kept() >= percentile {
+				high = k.by
+			} else {
+				low = k.by
+			}
 		}
-	}
-	if best == nil {
-		return b.run(ctx, s, known(high), percentile, high)
 	}
 	return best, nil
 }
@@ -299,7 +324,7 @@ func (b *Bench) compare(ctx context.Context, s scenario, percentile float64, cho
 		return r
 	}
 	for _, w := range chosen {
-		o, err := b.run(ctx, s, w, percentile, 0)
+		o, err := b.run(ctx, s, w, percentile, nil)
 		if err != nil {
 			r.err = err
 			return r

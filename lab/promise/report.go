@@ -36,6 +36,16 @@ func (o *outcome) worst() (first, longest, refused float64) {
 	return first, longest, refused
 }
 
+// hasty is the largest part in % of a function's requests that were refused although an idle instance could have answered
+// them in time.
+func (o *outcome) hasty() (largest float64) {
+	for i := range o.functions {
+		j := &o.functions[i]
+		largest = max(largest, 100*float64(j.hasty)/float64(max(1, j.all)))
+	}
+	return largest
+}
+
 // add adds the figures of a scenario.
 func (r *result) add(to *report.Report, chosen []way) {
 	of := fmt.Sprintf(".p%g.%s", r.percentile, r.scenario)
@@ -50,21 +60,23 @@ func (r *result) add(to *report.Report, chosen []way) {
 		to.Add("kept_pct."+name, o.kept(), "%", fmt.Sprintf("of %d requests; %.2f %% were refused", requests, refused))
 		to.Add("cores_over_clairvoyant."+name, o.cores/r.known.cores, "ratio", fmt.Sprintf("%.2f cores", o.cores))
 		to.Add("first_violation_s."+name, first, "s", "")
+		to.Add("hasty_pct."+name, o.hasty(), "%", "were refused, and an idle instance could have answered them in time")
 	}
 }
 
 // totals adds what each way reaches in all scenarios.
 func totals(to *report.Report, all []result, chosen []way) {
 	for i, w := range chosen {
-		var gap, shortfall, first float64
+		var gap, shortfall, first, hasty float64
 		var cores []float64
 		gapAt, shortAt := "", ""
-		short := 0
+		short, promises := 0, 0
 		for _, r := range all {
 			if r.scenario == tooSmall {
 				continue
 			}
 			o := r.ways[i]
+			promises++
 			at := fmt.Sprintf("p%g.%s", r.percentile, r.scenario)
 			off := o.kept() - r.percentile
 			if math.Abs(off) > gap {
@@ -77,20 +89,24 @@ func totals(to *report.Report, all []result, chosen []way) {
 				short++
 			}
 			f, _, _ := o.worst()
-			first = max(first, f)
-			cores = append(cores, o.cores/r.known.cores)
+			first, hasty = max(first, f), max(hasty, o.hasty())
+			if r.known.kept() >= r.percentile { // Otherwise nobody knows how many cores are needed.
+				cores = append(cores, o.cores/r.known.cores)
+			}
 		}
-		if len(cores) == 0 {
+		if promises == 0 {
 			continue
 		}
-		slices.Sort(cores)
 		to.Add("kept.worst_gap_points."+w.name, gap, "points", "in "+gapAt+"; to reach: at most 0.3")
 		to.Add("kept.worst_shortfall_points."+w.name, shortfall, "points", "in "+shortAt)
 		to.Add("kept.broken."+w.name, float64(short), "promises",
-			fmt.Sprintf("of %d, by more than 0.3 points or half of what may miss", len(cores)))
-		to.Add("cores_over_clairvoyant.median."+w.name, cores[len(cores)/2], "ratio", "to reach: at most 1.1")
-		to.Add("cores_over_clairvoyant.worst."+w.name, cores[len(cores)-1], "ratio", "")
+			fmt.Sprintf("of %d, by more than 0.3 points or half of what may miss", promises))
+		if slices.Sort(cores); len(cores) > 0 {
+			to.Add("cores_over_clairvoyant.median."+w.name, cores[len(cores)/2], "ratio", "to reach: at most 1.1")
+			to.Add("cores_over_clairvoyant.worst."+w.name, cores[len(cores)-1], "ratio", "")
+		}
 		to.Add("first_violation_s.worst."+w.name, first, "s", "to reach: at most 1")
+		to.Add("hasty_pct.worst."+w.name, hasty, "%", "to reach: at most 0.1")
 	}
 }
 

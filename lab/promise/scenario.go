@@ -20,6 +20,8 @@ type scenario struct {
 	pace func(at, length time.Duration) float64
 	// base and row multiply the true times in the prediction.
 	base, row float64
+	// rate, if not 0, is the highest load of each function in requests/s, whatever its capacity.
+	rate float64
 	// cores are those of the machine, 0 for plenty.
 	cores int
 }
@@ -60,6 +62,12 @@ func scenarios() []scenario {
 	with("predicted_half", func(s *scenario) { s.base, s.row = 0.5, 0.5 })
 	with("predicted_double", func(s *scenario) { s.base, s.row = 2, 2 })
 	with("other_machine", func(s *scenario) { s.base, s.row = 2.5, 0.4 })
+	with("rare", func(s *scenario) {
+		s.rate = 4
+		for _, model := range []string{"mnist", "dssm", "textcnn-69"} {
+			s.functions = append(s.functions, attainment.Function{Model: model, Payload: attainment.Binary})
+		}
+	})
 	with("too_small", func(s *scenario) { s.cores = 1 })
 	return all
 }

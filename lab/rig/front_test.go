@@ -148,9 +148,8 @@ func infer(t *testing.T, client *http.Client, url string, header http.Header) an
 // await waits until url answers with success.
 func await(t *testing.T, client *http.Client, url string) {
 	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); <-tick.C {
+	tick := time.Tick(5 * time.Millisecond)
+	for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); <-tick {
 		if status, _, err := Get(t.Context(), client, url); err == nil && status == http.StatusOK {
 			return
 		}

@@ -190,7 +190,7 @@ func (r *run) times(fn *function, artefact string, c cluster.Config) *tables {
 func (fn *function) finish() FunctionResult {
 	f, rec := fn.result, fn.carrier.Finish()
 	f.Requests, f.Served, f.Missed, f.Rejected, f.Cold = rec.Arrived, rec.Served, rec.Missed, rec.Rejected, rec.Cold
-	f.Woken = rec.Woken
+	f.Woken, f.Hasty = rec.Woken, rec.Hasty
 	f.Latency, f.Batches = &rec.Latency, rec.Batches
 	f.ColdMean, f.QueueMean, f.ExecMean = rec.Means()
 	f.IdleSeconds, f.IdleInstanceSeconds = max(0, f.IdleSeconds), max(0, f.IdleInstanceSeconds)

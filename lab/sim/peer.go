@@ -68,6 +68,8 @@ type peer struct {
 	freeAt, idleSince time.Duration
 	busy, expected    time.Duration
 	budget            budget
+	// spare is the time from which its idle time counts for refused requests.
+	spare time.Duration
 	// flights are the batches that are not answered yet, the first one first, if somebody learns.
 	flights []execution
 	// An instance that executes k batches at the same time has k-1 further streams, each with

@@ -13,17 +13,17 @@ func (r *Requests) Up(now time.Duration, in Peer) Ready {
 	p, ok := r.peers[in.ID]
 	switch {
 	case !ok:
-		p = &peer{up: true, idleSince: now}
+		p = &peer{up: true, idleSince: now, spare: now}
 		r.place(in.ID, p)
 		for i := 1; i < in.Config.Streams(); i++ {
-			stream := &peer{of: p}
+			stream := &peer{of: p, spare: now}
 			p.streams = append(p.streams, stream)
 			r.place(batching.Stream(in.ID, i), stream)
 		}
 		r.ready++
 		r.waking.Cold(&r.total, &r.record.Counts)
 	case p.parked:
-		p.up, p.parked, p.idleSince = true, false, now
+		p.up, p.parked, p.idleSince, p.spare = true, false, now, now
 		r.ready++
 		r.parked--
 		r.waking.Woken(&r.total, &r.record.Counts)
@@ -62,6 +62,7 @@ func (r *Requests) Park(now time.Duration, id cluster.InstanceID) bool {
 	if !ok || !p.up || p.inFlight > 0 || r.Waiting() > 0 {
 		return false
 	}
+	r.examine(p, now)
 	p.up, p.parked = false, true
 	r.ready--
 	r.parked++
@@ -78,6 +79,7 @@ func (r *Requests) Down(now time.Duration, id cluster.InstanceID) (drained bool)
 		return true
 	}
 	if p.up {
+		r.examine(p, now)
 		p.up = false
 		r.ready--
 		batching.Down(r.options.Policy, TimeAt(now), &p.Instance)
@@ -120,7 +122,8 @@ func (r *Requests) Total() Counts { return r.total }
 // Finish counts waiting requests as rejected, and returns the record of the measured time.
 func (r *Requests) Finish() *Record {
 	r.waking.Cold(&r.total, &r.record.Counts)
-	r.ring.each(func(x request) { r.reject(x.arrived, x.cold) })
+	r.forgive(r.options.Window.To)
+	r.ring.each(func(x request) { r.reject(r.options.Window.To, x.arrived, x.cold) })
 	r.ring = ring{first: r.ring.next, next: r.ring.next}
 	return &r.record
 }

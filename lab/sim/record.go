@@ -54,6 +54,8 @@ func (w *Waking) Cold(all, measured *Counts) {
 // Record has the measurements of one function's requests.
 type Record struct {
 	Counts
+	// Hasty counts those of Rejected that an instance could have executed in time, while it was idle.
+	Hasty   uint64
 	Latency Histogram
 	// Batches counts batches by size.
 	Batches []uint64

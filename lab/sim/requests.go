@@ -74,6 +74,9 @@ type Requests struct {
 	total  Counts
 	// outcomes are counted when they are known, which is later than in total.
 	outcomes outcomes
+	// refusals are the rejected requests that may have been hasty, and refused draws their executions.
+	refusals []refusal
+	refused  spread
 }
 
 // NewRequests returns a Requests without instances and plans the first request.
@@ -81,6 +84,7 @@ func NewRequests(o TrafficOptions) *Requests {
 	r := &Requests{options: o, spread: newSpread(o.Spread, o.Seed, uint64(o.Index)), peers: map[cluster.InstanceID]*peer{}, armed: -1}
 	r.spread.factor, r.spread.pace = o.Factor, o.Pace
 	r.outcomes.observe = o.Outcome
+	r.refused = newHasty(&r.options)
 	r.ring.first, r.ring.next = 1, 1
 	r.planArrival(0)
 	return r
@@ -119,7 +123,7 @@ func (r *Requests) admit(now time.Duration) {
 		r.record.Arrived++
 	}
 	if o.QueueLimit > 0 && o.Policy.Waiting() >= o.QueueLimit {
-		r.reject(now, cold)
+		r.reject(now, now, cold)
 		return
 	}
 	deadline := now + o.SLO - batching.Travel(o.SLO)
@@ -136,23 +140,27 @@ func (r *Requests) admit(now time.Duration) {
 	r.act(now)
 }
 
-func (r *Requests) reject(arrived time.Duration, cold bool) {
+func (r *Requests) reject(now, arrived time.Duration, cold bool) {
 	r.total.Rejected++
 	if arrived >= r.options.Window.From {
 		r.record.Rejected++
 	}
 	r.outcomes.add(Outcome{Arrived: arrived, Cold: cold, Refused: true})
+	if !cold {
+		r.doubt(now, arrived)
+	}
 }
 
 // act carries out the policy's actions.
 func (r *Requests) act(now time.Duration) {
+	r.forgive(now)
 	for _, a := range r.options.Policy.Actions(TimeAt(now)) {
 		if a.Dispatch != nil {
 			r.send(now, r.peers[a.Instance], a.Dispatch)
 			continue
 		}
 		if x, ok := r.ring.take(a.Reject); ok {
-			r.reject(x.arrived, x.cold)
+			r.reject(now, x.arrived, x.cold)
 		}
 	}
 	r.arm(now)
@@ -178,6 +186,7 @@ func (r *Requests) arm(now time.Duration) {
 func (r *Requests) send(now time.Duration, p *peer, ids []batching.RequestID) {
 	o := &r.options
 	there := o.Overhead / 2
+	r.examine(p, now+there)
 	start, end := p.execute(now+there, len(ids), &r.spread, o.Window, &r.record)
 	answered := end + o.Overhead - there
 	r.inFlight++

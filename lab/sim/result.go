@@ -54,6 +54,9 @@ type FunctionResult struct {
 	// instance. Woken found only parked instances, and one of these served before a new
 	// one had started; they are not in Cold.
 	Requests, Served, Missed, Rejected, Cold, Woken uint64
+	// Hasty counts those of Rejected that an instance could have executed in time, while it was idle: nobody else would
+	// have been later for it. Flows of a load do not count it.
+	Hasty uint64
 	// Latency is that of served requests.
 	Latency *Histogram
 	// Batches[b] is the number of batches of b requests.

@@ -1,7 +1,6 @@
 // Package testbed has the execution times of simulated models: the published times of
-// INFless' testbed, a file in the same form, a line, BATCH's times on AWS Lambda, or a profile of
-// this machine. All implement systems.Times. It measures nothing. Begin with FromTestbed,
-// FromLambda and FromProfile.
+// INFless' testbed, a file in the same form, a line, or BATCH's times on AWS Lambda. All implement
+// systems.Times. It measures nothing. Begin with FromTestbed and FromLambda.
 package testbed
 
 import (

@@ -9,14 +9,10 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/lab/published"
-	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
-var (
-	_ systems.Times = (*Testbed)(nil)
-	_ systems.Times = (*Measured)(nil)
-)
+var _ systems.Times = (*Testbed)(nil)
 
 func testbed(t *testing.T, model string) *Testbed {
 	t.Helper()
@@ -197,43 +193,6 @@ func TestFastest(t *testing.T) {
 	}
 	if _, _, ok := Fastest(ssd, func(cluster.Config) bool { return false }); ok {
 		t.Error("nothing fits, but something is fastest")
-	}
-}
-
-func TestMeasured(t *testing.T) {
-	p := &profiler.Profile{Model: "0123456789abcdef", Memory: 1 << 20, Measurements: []profiler.Measurement{
-		{Batch: 4, Threads: 1, Median: 8000, P95: 10000, CPU: 8000, Runs: 10},
-		{Batch: 1, Threads: 1, Median: 4000, P95: 5000, CPU: 3900, Runs: 10},
-		{Batch: 4, Threads: 2, Median: 5000, P95: 6250, CPU: 9000, Runs: 10},
-	}}
-	m, err := FromProfile(p, []int{0, 250, 1000, 2000}, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		cpu, gpu, b int
-		want        float64
-	}{
-		{1000, 0, 1, 4}, {250, 0, 1, 16}, {1000, 0, 4, 8}, {500, 0, 4, 16}, {1000, 0, 2, 4 + 4.0/3},
-		{2000, 0, 4, 5}, {2000, 0, 1, 5}, {3000, 0, 4, 5}, {1500, 0, 4, 6},
-		{1000, 0, 5, 0}, {1000, 0, 0, 0}, {0, 0, 1, 0}, {1000, 10, 1, 0},
-	} {
-		if got := millis(m, c.cpu, c.gpu, c.b); math.Abs(got-c.want) > 1e-3 {
-			t.Errorf("⟨%d, %d, %d⟩: %v ms, want %v", c.b, c.cpu, c.gpu, got, c.want)
-		}
-	}
-	if got := len(m.Configs()); got != 2+2+1 {
-		t.Errorf("%d configs", got)
-	}
-	// All P95 are 1.25 times the median: σ = ln 1.25/1.645 = 0.1357.
-	if got := m.Spread(); math.Abs(got-0.1357) > 0.0001 {
-		t.Errorf("spread %v", got)
-	}
-	if _, err := FromProfile(p, nil, 0); err == nil || !strings.Contains(err.Error(), "no times for any of []") {
-		t.Errorf("got %v", err)
-	}
-	if _, err := FromProfile(&profiler.Profile{}, []int{1000}, 0); err == nil {
-		t.Error("an empty profile")
 	}
 }
 

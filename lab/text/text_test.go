@@ -99,6 +99,14 @@ func TestTake(t *testing.T) {
 	if err := (&corpus{whole: []string{"a"}}).take(reader, 2, 300); err == nil {
 		t.Error("one text is taken twice")
 	}
+	// The second one is that of another text.
+	sums := []uint32{3304473960, 298567516}
+	if n, err := differing(reader, []string{"a", "a a a"}, sums); n != 1 || err != nil {
+		t.Errorf("%d texts differ, %v", n, err)
+	}
+	if _, err := differing(reader, []string{"a"}, sums); err == nil {
+		t.Error("two checksums fit one text")
+	}
 	if rate, err := tokensPerSecond(reader, c.whole); err != nil || !(rate > 0) {
 		t.Errorf("%v tokens/s, %v", rate, err)
 	}

@@ -2,8 +2,11 @@ package text
 
 import (
 	"context"
+	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"path/filepath"
 	"strconv"
 	"sync"
@@ -35,11 +38,18 @@ func (u *run) tokenise(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var theirs float64
-	if _, err := fmt.Sscan(said, &theirs); err != nil {
+	var theirs struct {
+		Rate float64
+		Sums []uint32
+	}
+	if err := json.Unmarshal([]byte(said), &theirs); err != nil {
 		return fmt.Errorf("tokenise.py: %w", err)
 	}
 	t, err := readTokenizer(dir)
+	if err != nil {
+		return err
+	}
+	unequal, err := differing(t, u.corpus.whole, theirs.Sums)
 	if err != nil {
 		return err
 	}
@@ -52,9 +62,32 @@ func (u *run) tokenise(ctx context.Context) error {
 		ours = max(ours, rate)
 	}
 	u.r.Add("tokenise.ours", ours, "tokens/s", fmt.Sprintf("%d texts, %d threads, best of %d", len(u.corpus.whole), tokenisers, rounds))
-	u.r.Add("tokenise.python", theirs, "tokens/s", "tokenizers, encode_batch_fast")
-	u.r.Add("tokenise.ratio", ours/theirs, "ratio", "aim >= 1")
+	u.r.Add("tokenise.python", theirs.Rate, "tokens/s", "tokenizers, encode_batch_fast")
+	u.r.Add("tokenise.ratio", ours/theirs.Rate, "ratio", "aim >= 1")
+	u.r.Add("tokenise.different", float64(unequal), "texts", "have other ids than with tokenizers; aim 0")
 	return nil
+}
+
+// differing is the number of texts whose ids have another checksum than Python's.
+func differing(t *tokenizer.Tokenizer, texts []string, sums []uint32) (n int, err error) {
+	if len(sums) != len(texts) {
+		return 0, fmt.Errorf("tokenise.py has read %d of %d texts", len(sums), len(texts))
+	}
+	var raw []byte
+	for i, text := range texts {
+		e, err := t.Encode(text, tokenizer.Unlimited)
+		if err != nil {
+			return 0, err
+		}
+		raw = raw[:0]
+		for _, id := range e.IDs {
+			raw = binary.LittleEndian.AppendUint32(raw, uint32(id))
+		}
+		if crc32.ChecksumIEEE(raw) != sums[i] {
+			n++
+		}
+	}
+	return n, nil
 }
 
 // tokensPerSecond reads all texts once.

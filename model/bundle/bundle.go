@@ -227,6 +227,14 @@ func (b *Bundle) ModelPath() string {
 	return filepath.Join(b.Dir, b.firstModel())
 }
 
+// RequirementsFile returns the path of pip's file, "" if there is none.
+func (b *Bundle) RequirementsFile() string {
+	if b.Requirements == "" {
+		return ""
+	}
+	return filepath.Join(b.Dir, b.Requirements)
+}
+
 // ModelFile is [Bundle.ModelPath], or the path of the file that a function names as
 // its model. A function cannot name another model if the bundle's model is more
 // than one file.

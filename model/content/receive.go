@@ -143,11 +143,10 @@ func (r *Receiver) Wait(ctx context.Context) (string, error) {
 		return "", err
 	}
 	defer lock.Close()
-	tick := time.NewTicker(lookPause)
-	defer tick.Stop()
+	tick := time.Tick(lookPause)
 	for filelock.Try(lock, filelock.Exclusive) != nil {
 		select {
-		case <-tick.C:
+		case <-tick:
 		case <-ctx.Done():
 			return "", ctx.Err()
 		}

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/faas-infer/faas-infer/backoff"
 )
 
 const (
@@ -75,9 +77,10 @@ func Send(ctx context.Context, client *http.Client, address string, s Source, se
 			if sent != nil {
 				sent(0)
 			}
-			if err = pause(ctx, statePause); err == nil {
-				state, err = Ask(ctx, client, address)
+			if !backoff.Wait(ctx, statePause) {
+				return ctx.Err()
 			}
+			state, err = Ask(ctx, client, address)
 			before = State{} // It waits for as long as the other one receives.
 		}
 		if errors.Is(err, ErrRefused) || err == nil && state == before {
@@ -90,17 +93,6 @@ func Send(ctx context.Context, client *http.Client, address string, s Source, se
 		if err != nil {
 			return err
 		}
-	}
-}
-
-func pause(ctx context.Context, wait time.Duration) error {
-	t := time.NewTimer(wait)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }
 

@@ -22,7 +22,7 @@ func Only(shares []Share, share int, batches ...int) []Share {
 // Solve's time.
 func Check(o Objective, shares []Share, c Choice) (Plan, error) {
 	o.timeouts = append(o.timeouts, c.Timeout)
-	return Solve(o, Only(shares, c.Share, c.Batch), 0)
+	return Solve(o, Only(shares, c.Share, c.Batch))
 }
 
 // Bears reports whether a choice's share and batch size, with any timeout, meet the objective
@@ -31,7 +31,7 @@ func Bears(o Objective, shares []Share, c Choice) bool {
 	most := shares[c.Share].Instances
 	shares = Only(shares, c.Share, c.Batch)
 	shares[c.Share].Instances = 0
-	plan, err := solve(o, shares, 0)
+	plan, err := solve(o, shares)
 	return err == nil && plan.Short == nil && (most == 0 || plan.Best.Busy <= maxBusy*float64(most))
 }
 

@@ -66,12 +66,12 @@ func TestBelow(t *testing.T) {
 		if r.IntN(2) == 0 {
 			shares = boundedTo(1 + r.IntN(20))
 		}
-		plan, err := Solve(o, shares, 0)
+		plan, err := Solve(o, shares)
 		if err != nil {
 			t.Fatal(err)
 		}
 		o.Below = plan.Best.Cost * 1.01
-		below, err := Solve(o, shares, 0)
+		below, err := Solve(o, shares)
 		if plan.Short != nil {
 			if !errors.Is(err, ErrBelow) {
 				t.Errorf("%v, %+v, where nothing meets the objective: %v", err, below.Best, plan.Short)
@@ -82,7 +82,7 @@ func TestBelow(t *testing.T) {
 			t.Errorf("%+v, %v instead of %+v", below.Best, err, plan.Best)
 		}
 		o.Below = plan.Best.Cost * (1 - 2*alike)
-		if cheaper, err := Solve(o, shares, 0); !errors.Is(err, ErrBelow) {
+		if cheaper, err := Solve(o, shares); !errors.Is(err, ErrBelow) {
 			t.Errorf("%+v, %v is cheaper than %+v", cheaper.Best, err, plan.Best)
 		}
 		o.Below = 0
@@ -96,7 +96,7 @@ func TestBelow(t *testing.T) {
 // A plan for a choice that no longer meets the objective is short.
 func TestCheckOfAnotherLoad(t *testing.T) {
 	o := Objective{Rate: 50, SLO: 130 * ms, Quantile: 0.95}
-	plan, err := Solve(o, boundedTo(2), 0)
+	plan, err := Solve(o, boundedTo(2))
 	if err != nil || plan.Short != nil {
 		t.Fatal(err, plan.Short)
 	}
@@ -113,7 +113,7 @@ func TestCheckOfAnotherLoad(t *testing.T) {
 // Looking for a cheaper choice takes less time than looking for the best.
 func BenchmarkBelow(b *testing.B) {
 	o, shares := staffing()
-	plan, err := Solve(o, shares, 0)
+	plan, err := Solve(o, shares)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -121,7 +121,7 @@ func BenchmarkBelow(b *testing.B) {
 		o := o
 		o.Below = plan.Best.Cost / 1.5
 		for b.Loop() {
-			if _, err := Solve(o, shares, 0); !errors.Is(err, ErrBelow) {
+			if _, err := Solve(o, shares); !errors.Is(err, ErrBelow) {
 				b.Fatal(err)
 			}
 		}

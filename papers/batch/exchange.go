@@ -36,7 +36,7 @@ func (x *tunerSearch) plan() (Plan, error) {
 		}
 		return held, nil
 	}
-	best, err := Solve(x.objective, x.shares, 0)
+	best, err := Solve(x.objective, x.shares)
 	if ok && err == nil && best.Short != nil && x.distance(held)/x.distance(best) < exchangeRatio {
 		return held, nil
 	}
@@ -63,12 +63,12 @@ func (x *tunerSearch) held() (plan Plan, ok bool) {
 			return x.retuned(plan, now), true
 		}
 		var err error
-		if plan, err = Solve(x.objective, same, 0); err == nil && x.meets(plan) {
+		if plan, err = Solve(x.objective, same); err == nil && x.meets(plan) {
 			return plan, true
 		}
 		ok = err == nil
 	}
-	other, err := Solve(x.objective, Only(x.shares, now, x.shares[now].Batches...), 0)
+	other, err := Solve(x.objective, Only(x.shares, now, x.shares[now].Batches...))
 	if err == nil && (x.meets(other) || !ok) {
 		return other, true
 	}
@@ -84,7 +84,7 @@ func (x *tunerSearch) retuned(plan Plan, share int) Plan {
 	}{{[]int{x.present.Batch}, retimeRatio}, {x.shares[share].Batches, exchangeRatio}} {
 		o := x.objective
 		o.Below = plan.Best.Cost / to.worse
-		other, err := Solve(o, Only(x.shares, share, to.batches...), 0)
+		other, err := Solve(o, Only(x.shares, share, to.batches...))
 		if err == nil && other.Short == nil && x.worse(plan, other) >= to.worse {
 			plan = other
 		}
@@ -119,7 +119,7 @@ func (x *tunerSearch) distance(plan Plan) float64 {
 func (x *tunerSearch) cheaper(held Plan, since time.Time) (Plan, bool) {
 	o := x.objective
 	o.Below = held.Best.Cost / exchangeRatio
-	other, err := Solve(o, x.shares, 0)
+	other, err := Solve(o, x.shares)
 	if err != nil || other.Short != nil || x.worse(held, other) < exchangeRatio {
 		return other, false
 	}

@@ -29,9 +29,8 @@ type search struct {
 	record *latency.Trace
 	// longest is the longest timeout that is tried.
 	longest time.Duration
-	// keep keeps all choices that meet the objective in met.
-	keep bool
-	met  []Choice
+	// met has all choices that meet the objective, if instances are bounded.
+	met []Choice
 
 	best, fastest, cheapest        Choice
 	found, anyFastest, anyCheapest bool
@@ -130,7 +129,7 @@ func (s *search) sensible(share, b int, timeout time.Duration) bool {
 
 // try evaluates one choice.
 func (s *search) try(c Choice, w *latency.Waits) {
-	if s.Budget <= 0 && !s.keep && s.found && cheaper(c, s.best) > 0 {
+	if s.Budget <= 0 && !s.bounded() && s.found && cheaper(c, s.best) > 0 {
 		return // It costs more than a choice that meets the SLO.
 	}
 	meets := true
@@ -160,7 +159,7 @@ func (s *search) quick(c Choice, meets bool, w *latency.Waits) {
 	if meets {
 		best, known = s.best, s.found
 	}
-	if known && !(meets && s.keep) && w.Within(s.exec[c.Share], s.Spread, best.Percentile.Seconds()) < s.Quantile {
+	if known && !(meets && s.bounded()) && w.Within(s.exec[c.Share], s.Spread, best.Percentile.Seconds()) < s.Quantile {
 		return
 	}
 	c.Percentile = percentile(s.distribution(c, w), s.Quantile)
@@ -181,7 +180,7 @@ func (s *search) distribution(c Choice, w *latency.Waits) *latency.Distribution 
 
 // take records a choice that meets the objective.
 func (s *search) take(c Choice) {
-	if s.keep {
+	if s.bounded() {
 		s.met = append(s.met, c)
 	}
 	if !s.found || better(c, s.best) < 0 {
@@ -223,8 +222,8 @@ func (s *search) phases() int {
 }
 
 // plan returns the result of the search.
-func (s *search) plan(runners int) (Plan, error) {
-	p := Plan{Best: s.best, Phases: s.phases(), search: s}
+func (s *search) plan() (Plan, error) {
+	p := Plan{Best: s.best, Phases: s.phases()}
 	switch {
 	case s.found:
 	case s.anyCheapest:
@@ -236,36 +235,18 @@ func (s *search) plan(runners int) (Plan, error) {
 	default:
 		return Plan{}, errNothing
 	}
-	slices.SortStableFunc(s.met, better)
-	for _, c := range s.met {
-		if len(p.Runners) == runners {
-			break
-		}
-		again := func(o Choice) bool { return o.Share == c.Share && o.Batch == c.Batch }
-		if !again(p.Best) && !slices.ContainsFunc(p.Runners, again) {
-			p.Runners = append(p.Runners, c)
-		}
-	}
-	err := s.complete(&p)
+	err := s.complete(&p.Best)
 	return p, err
 }
 
-// complete adds the percentiles that the search did not need.
-func (s *search) complete(p *Plan) error {
-	fill := func(c *Choice) error {
-		if c.Percentile > 0 {
-			return nil
-		}
-		w, err := s.analysis.Waits(c.Batch, c.Timeout.Seconds())
-		if err == nil {
-			c.Percentile = percentile(s.distribution(*c, w), s.Quantile)
-		}
-		return err
+// complete adds the percentile of a choice if the search did not need it.
+func (s *search) complete(c *Choice) error {
+	if c.Percentile > 0 {
+		return nil
 	}
-	for i := range p.Runners {
-		if err := fill(&p.Runners[i]); err != nil {
-			return err
-		}
+	w, err := s.analysis.Waits(c.Batch, c.Timeout.Seconds())
+	if err == nil {
+		c.Percentile = percentile(s.distribution(*c, w), s.Quantile)
 	}
-	return fill(&p.Best)
+	return err
 }

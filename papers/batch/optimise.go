@@ -34,10 +34,8 @@ type Objective struct {
 	Rate     float64
 	// Recorded has the gaps in s, in their order, to which Arrivals was fitted; fewer than
 	// some hundreds are ignored. If the fitted process differs from them, the plan is made
-	// from a process of more phases or from the gaps themselves. Composed tries the former
-	// first, which takes long.
+	// from the gaps themselves.
 	Recorded []float64
-	Composed bool
 	// SLO bounds the latency of the part Quantile of all requests, 0.99 for the 99th
 	// percentile; 0 means no bound.
 	SLO      time.Duration
@@ -74,8 +72,8 @@ type Choice struct {
 	// Within is the part of the requests that is predicted to be answered within the SLO;
 	// 0 without an SLO.
 	Within float64
-	// Percentile is P_i, if the search needed it: for the best choice, for runners-up, and
-	// if latency is minimised.
+	// Percentile is P_i, if the search needed it: for the best choice, and if latency is
+	// minimised.
 	Percentile time.Duration
 	// Busy is the mean number of instances that execute. Instances is the least number
 	// that is predicted to meet the objective although batches wait for a free one. It is
@@ -93,23 +91,9 @@ type Plan struct {
 	Best Choice
 	// Short says what is out of reach. It is nil if Best meets the objective.
 	Short error
-	// Runners has the next best choices, each of another share or batch size, in the order
-	// of preference.
-	Runners []Choice
 	// Phases is the number of phases of the arrivals for which latencies were predicted. It
 	// is 0 if the prediction is from the recorded requests.
 	Phases int
-	search *search
-}
-
-// Predict returns the distribution of latencies with one of the plan's choices, for the
-// arrivals of the plan.
-func (p *Plan) Predict(c Choice) (*latency.Distribution, error) {
-	w, err := p.search.analysis.Waits(c.Batch, c.Timeout.Seconds())
-	if err != nil {
-		return nil, err
-	}
-	return p.search.among(c, w)
 }
 
 // The goals that can be out of reach.
@@ -126,8 +110,7 @@ var (
 var errNothing = errors.New("there is no share with a batch size and a time to choose from")
 
 // Solve searches all shares, batch sizes and timeouts (BATCH §IV: “solved via exhaustive
-// search”), with the exact distribution of latencies, for the best choice and a number of
-// runners-up.
+// search”), with the exact distribution of latencies, for the best choice.
 //
 // Solve does not consider a batch whose execution alone takes longer than the SLO, or a
 // timeout after which a lone request would be late: a change of load must not make all
@@ -137,21 +120,20 @@ var errNothing = errors.New("there is no share with a batch size and a time to c
 // free one; Solve tries the cheapest first.
 //
 // Solve fails if the arrivals are not valid or there is nothing to choose from.
-func Solve(o Objective, shares []Share, runners int) (Plan, error) {
-	plan, err := solve(o, shares, runners)
+func Solve(o Objective, shares []Share) (Plan, error) {
+	plan, err := solve(o, shares)
 	if err != nil || len(o.Recorded) < minRecorded {
 		return plan, err
 	}
-	return o.reconsider(plan, shares, runners)
+	return o.reconsider(plan, shares)
 }
 
 // solve is Solve with the arrivals as they were given.
-func solve(o Objective, shares []Share, runners int) (Plan, error) {
+func solve(o Objective, shares []Share) (Plan, error) {
 	s, err := newSearch(o, shares)
 	if err != nil {
 		return Plan{}, err
 	}
-	s.keep = runners > 0 || s.bounded()
 	if err := s.all(); err != nil {
 		return Plan{}, err
 	}
@@ -159,14 +141,9 @@ func solve(o Objective, shares []Share, runners int) (Plan, error) {
 		return Plan{}, ErrBelow
 	}
 	if s.bounded() {
-		return s.staffed(runners)
+		return s.staffed()
 	}
-	return s.plan(runners)
-}
-
-// Again is Solve with other shares, for the arrivals from which the plan was made.
-func (p *Plan) Again(shares []Share, runners int) (Plan, error) {
-	return solve(p.search.Objective, shares, runners)
+	return s.plan()
 }
 
 // sizes lists the batch sizes of all shares.

@@ -16,27 +16,18 @@ const (
 	// misfit is the relative difference between recorded requests and the fitted process
 	// up to which they agree.
 	misfit = 0.05
-	// composedPhases is the number of phases of the process that is tried if two do not
-	// fit. coarserSteps is its number of timeouts, because each takes longer.
-	composedPhases, coarserSteps = 4, 16
 )
 
 // reconsider checks a plan against the recorded requests. If they meet other latencies with
 // its choice than predicted, the fitted process does not fit them. reconsider then makes the
-// plan again: with four phases if those fit, otherwise from the recorded requests alone.
-func (o Objective) reconsider(plan Plan, shares []Share, runners int) (Plan, error) {
-	gaps := o.gaps()
-	record, err := latency.NewTrace(gaps)
+// plan again, from the recorded requests alone.
+func (o Objective) reconsider(plan Plan, shares []Share) (Plan, error) {
+	record, err := latency.NewTrace(o.gaps())
 	if err != nil || o.Arrivals == nil || o.agrees(*o.Arrivals, record, plan.Best, shares) && o.suffices(record, plan, shares) {
 		return plan, nil
 	}
-	if o.Composed {
-		if again, ok := o.composed(gaps, record, plan, shares, runners); ok {
-			return again, nil
-		}
-	}
 	o.replayed = record
-	return solve(o, shares, runners)
+	return solve(o, shares)
 }
 
 // suffices reports whether the recorded requests confirm a plan's number of instances. They
@@ -84,19 +75,6 @@ func (s *search) guess(c Choice, from int) int {
 		return 0
 	}
 	return n
-}
-
-// composed returns the plan for a process of four phases. ok is false if that does not agree
-// with the record.
-func (o Objective) composed(gaps []float64, record *latency.Trace, plan Plan, shares []Share, runners int) (Plan, bool) {
-	four, _, err := arrival.FitKPC(gaps, composedPhases)
-	if err != nil || four.Order() <= o.Arrivals.Order() || !o.agrees(four, record, plan.Best, shares) {
-		return plan, false
-	}
-	other := o
-	other.Arrivals, other.Steps = &four, min(coarserSteps, o.steps())
-	again, err := solve(other, shares, runners)
-	return again, err == nil && o.agrees(four, record, again.Best, shares)
 }
 
 // gaps returns the recorded gaps, scaled to the rate of the arrivals, or nil if there are too

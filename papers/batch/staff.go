@@ -30,23 +30,21 @@ func (s *search) bounded() bool {
 
 // staffed returns the plan if instances are bounded. It takes the choices that meet the
 // objective with an instance for every batch. Of those, in the order of preference, it takes
-// the first ones that also meet it with the instances that have room.
-func (s *search) staffed(runners int) (Plan, error) {
+// the first one that also meets it with the instances that have room.
+func (s *search) staffed() (Plan, error) {
 	if !s.found {
-		p, err := s.plan(0)
+		p, err := s.plan()
 		p.Best.Instances = s.least(p.Best)
 		return p, err
 	}
 	slices.SortStableFunc(s.met, better)
-	var staffed []Choice
 	left, failed := maxTrials, map[[2]int]int{}
 	for _, c := range s.met {
-		if left <= 0 || len(staffed) > runners {
+		if left <= 0 {
 			break
 		}
 		of := [2]int{c.Share, c.Batch}
-		again := slices.ContainsFunc(staffed, func(o Choice) bool { return o.Share == c.Share && o.Batch == c.Batch })
-		if most := s.shares[c.Share].Instances; again || failed[of] >= maxFailed || most > 0 && c.Busy > maxBusy*float64(most) {
+		if most := s.shares[c.Share].Instances; failed[of] >= maxFailed || most > 0 && c.Busy > maxBusy*float64(most) {
 			continue
 		}
 		found, ok, err := s.staff(c, &left)
@@ -54,20 +52,16 @@ func (s *search) staffed(runners int) (Plan, error) {
 			return Plan{}, err
 		}
 		if ok {
-			staffed = append(staffed, found)
-		} else {
-			failed[of]++
+			p := Plan{Best: found, Phases: s.phases()}
+			err := s.complete(&p.Best)
+			return p, err
 		}
+		failed[of]++
 	}
-	if len(staffed) == 0 && s.below() {
+	if s.below() {
 		return Plan{}, ErrBelow
 	}
-	if len(staffed) == 0 {
-		return s.crowded()
-	}
-	p := Plan{Best: staffed[0], Runners: staffed[1:], Phases: s.phases(), search: s}
-	err := s.complete(&p)
-	return p, err
+	return s.crowded()
 }
 
 // Ready is the maximum number of instances that are worth being held ready if busy of them are
@@ -96,9 +90,9 @@ func (s *search) crowded() (Plan, error) {
 		}
 	}
 	best.Instances = s.least(best)
-	p := Plan{Best: best, Phases: s.phases(), search: s}
+	p := Plan{Best: best, Phases: s.phases()}
 	p.Short = fmt.Errorf("%w: %.3g of the %d instances with room would be busy on average", ErrRoom, best.Busy, s.shares[best.Share].Instances)
-	err := s.complete(&p)
+	err := s.complete(&p.Best)
 	return p, err
 }
 

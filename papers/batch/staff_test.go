@@ -28,7 +28,7 @@ func TestStaffedChoiceMeets(t *testing.T) {
 		{Arrivals: &m, SLO: 150 * ms, Quantile: 0.95, Steps: 12, Spread: 0.1},
 		{Rate: 100, SLO: 120 * ms, Quantile: 0.99, Steps: 12},
 	} {
-		plan, err := Solve(o, boundedTo(30), 1)
+		plan, err := Solve(o, boundedTo(30))
 		if err != nil || plan.Short != nil {
 			t.Fatal(err, plan.Short)
 		}
@@ -53,9 +53,6 @@ func TestStaffedChoiceMeets(t *testing.T) {
 		if got := within(c.Instances - 1); got > o.Quantile+0.01 {
 			t.Errorf("%+v: of %d instances' requests %v are in time, too", c, c.Instances-1, got)
 		}
-		if len(plan.Runners) != 1 || plan.Runners[0].Instances < 1 {
-			t.Errorf("runners-up %+v", plan.Runners)
-		}
 	}
 }
 
@@ -63,18 +60,18 @@ func TestStaffedChoiceMeets(t *testing.T) {
 // choice whose instances are least busy.
 func TestStaffedWithinRoom(t *testing.T) {
 	o := Objective{Rate: 200, SLO: 200 * ms, Quantile: 0.95, Steps: 12}
-	free, err := Solve(o, boundedTo(100), 0)
+	free, err := Solve(o, boundedTo(100))
 	if err != nil {
 		t.Fatal(err)
 	}
 	shares := boundedTo(100)
 	shares[free.Best.Share].Instances = int(free.Best.Busy)
-	tight, err := Solve(o, shares, 0)
+	tight, err := Solve(o, shares)
 	if err != nil || tight.Short != nil || tight.Best.Share == free.Best.Share {
 		t.Errorf("%+v, %v instead of %+v", tight.Best, tight.Short, free.Best)
 	}
 	o.Rate = 5000
-	none, err := Solve(o, boundedTo(1), 0)
+	none, err := Solve(o, boundedTo(1))
 	if err != nil || !errors.Is(none.Short, ErrRoom) || none.Best.Instances != 1 {
 		t.Errorf("%+v, %v, %v", none.Best, none.Short, err)
 	}
@@ -84,11 +81,11 @@ func TestStaffedWithinRoom(t *testing.T) {
 // batch.
 func TestStaffedBudget(t *testing.T) {
 	o := Objective{Rate: 100, Quantile: 0.95, Budget: 0.035, Steps: 12}
-	free, err := Solve(o, two(), 0)
+	free, err := Solve(o, two())
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := Solve(o, boundedTo(50), 0)
+	got, err := Solve(o, boundedTo(50))
 	if err != nil || got.Short != nil || got.Best.Instances < 1 || got.Best.Cost > o.Budget || got.Best.Percentile.Seconds() > maxSlowdown*free.Best.Percentile.Seconds()+1e-6 {
 		t.Errorf("%+v, %v, %v; without bounds %+v", got.Best, got.Short, err, free.Best)
 	}
@@ -108,7 +105,7 @@ func TestRecordedPause(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := Objective{Arrivals: &m, Recorded: gaps, SLO: 150 * ms, Quantile: 0.95, Steps: 12}
-	plan, err := Solve(o, two(), 2)
+	plan, err := Solve(o, two())
 	if err != nil || plan.Short != nil {
 		t.Fatal(err, plan.Short)
 	}
@@ -124,7 +121,7 @@ func TestRecordedPause(t *testing.T) {
 		t.Errorf("%d phases, %+v, the recorded requests have %v s", plan.Phases, plan.Best, got)
 	}
 	o.Recorded = nil
-	if fitted, err := Solve(o, two(), 0); err != nil || fitted.Phases != 2 {
+	if fitted, err := Solve(o, two()); err != nil || fitted.Phases != 2 {
 		t.Errorf("%d phases, %v", fitted.Phases, err)
 	}
 }
@@ -140,7 +137,7 @@ func TestRecordedThatFits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := Solve(Objective{Arrivals: &fit, Recorded: gaps, SLO: 150 * ms, Quantile: 0.95, Steps: 12}, two(), 0)
+	plan, err := Solve(Objective{Arrivals: &fit, Recorded: gaps, SLO: 150 * ms, Quantile: 0.95, Steps: 12}, two())
 	if err != nil || plan.Phases != 2 {
 		t.Errorf("%d phases, %v", plan.Phases, err)
 	}
@@ -149,7 +146,7 @@ func TestRecordedThatFits(t *testing.T) {
 // Spread makes the percentile longer, as in the exact model with spread.
 func TestSpreadCounts(t *testing.T) {
 	o := Objective{Rate: 50, SLO: 100 * ms, Quantile: 0.99, Steps: 12, Spread: 0.3}
-	plan, err := Solve(o, two(), 0)
+	plan, err := Solve(o, two())
 	if err != nil || plan.Short != nil {
 		t.Fatal(err, plan.Short)
 	}
@@ -185,7 +182,7 @@ func BenchmarkStaffed(b *testing.B) {
 		o.Spread = spread
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				if _, err := Solve(o, shares, 0); err != nil {
+				if _, err := Solve(o, shares); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -211,12 +208,12 @@ func TestBurstsThatNeverCame(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := Objective{Arrivals: &m, SLO: 150 * ms, Quantile: 0.99, Steps: 12}
-	fitted, err := Solve(o, boundedTo(5), 0)
+	fitted, err := Solve(o, boundedTo(5))
 	if err != nil || !errors.Is(fitted.Short, ErrRoom) {
 		t.Fatalf("%+v, %v, %v: the process has no such bursts", fitted.Best, fitted.Short, err)
 	}
 	o.Recorded = gaps
-	plan, err := Solve(o, boundedTo(5), 0)
+	plan, err := Solve(o, boundedTo(5))
 	if err != nil || plan.Short != nil || plan.Phases != 0 {
 		t.Fatalf("%+v, %v, %v, %d phases", plan.Best, plan.Short, err, plan.Phases)
 	}

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"github.com/faas-infer/faas-infer/command/profile"
 	"github.com/faas-infer/faas-infer/command/report"
@@ -38,8 +37,10 @@ const (
 // evaluateOptions are the flags of "model evaluate".
 type evaluateOptions struct {
 	data, image, metric, against, prepared string
-	rows                                   int
-	json                                   bool
+	// texts is the directory of a bundle whose model takes texts.
+	texts string
+	rows  int
+	json  bool
 }
 
 func newEvaluateCommand() *cobra.Command {
@@ -64,10 +65,15 @@ is class 1 above 0.5, otherwise class 0.
 
 --against names another model. evaluate then prints the share of the rows that both answer
 alike. That is no accuracy, and without --data the inputs are random. Without both flags,
-evaluate measures only time and memory.`,
+evaluate measures only time and memory.
+
+--texts names the bundle of a model of texts. Its inputs are then 64 sample texts, and two
+models answer one alike if the cosine of their vectors is 0.99 or more, or their scores
+differ by 0.01 or less.`,
 		Example: `  faas-infer model evaluate resnet50.onnx --data validation.npz
   faas-infer model evaluate resnet50.onnx --data images --image 224x224 --metric top-5
-  faas-infer model evaluate resnet50-int8.onnx --against resnet50.onnx --json`,
+  faas-infer model evaluate resnet50-int8.onnx --against resnet50.onnx --json
+  faas-infer model evaluate minilm/onnx/model_quantized.onnx --against minilm/onnx/model.onnx --texts minilm`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			r, err := o.run(c.Context(), args[0])
@@ -82,6 +88,7 @@ evaluate measures only time and memory.`,
 	f.StringVar(&o.image, "image", "", "how the model expects images, as in com.openfaas.infer.image, for example 224x224")
 	f.StringVar(&o.metric, "metric", string(registration.Top1), "which answers are right: top-1 or top-5")
 	f.StringVar(&o.against, "against", "", "another model to compare the answers with")
+	f.StringVar(&o.texts, "texts", "", "the bundle of a model of texts, for sample texts instead of random inputs")
 	f.IntVar(&o.rows, "rows", 256, "number of random rows without --data")
 	f.StringVar(&o.prepared, "prepared", "", "directory of prepared models (default: the user's cache)")
 	f.BoolVar(&o.json, "json", false, "print one JSON object")
@@ -95,6 +102,8 @@ func (o *evaluateOptions) run(ctx context.Context, file string) (*report.Report,
 		return nil, fmt.Errorf("--%w", err)
 	case o.rows < labelled.MinRows || o.rows > labelled.MaxRows:
 		return nil, fmt.Errorf("--rows is %d: give a number from %d to %d", o.rows, labelled.MinRows, labelled.MaxRows)
+	case o.data != "" && o.texts != "":
+		return nil, errors.New("--data and --texts are both given: a model of texts has no labelled data; remove one")
 	}
 	if err := onnxruntime.Load(""); err != nil {
 		return nil, err
@@ -233,6 +242,15 @@ func (o *evaluateOptions) inputs(e *evaluation, file string) (func(from, to int)
 		e.rows, e.labels = set.Rows(), set.Labels
 		return set.Batch, nil
 	}
+	if o.texts != "" {
+		signature := signatureOf(e.engine)
+		all, err := readTexts(o.texts, signature.Inputs, signature.Outputs)
+		if err != nil {
+			return nil, fmt.Errorf("--texts: %w", err)
+		}
+		e.texts, e.rows = all, len(all.rows)
+		return all.batch, nil
+	}
 	m, err := model.ReadGraph(file)
 	if err != nil {
 		return nil, err
@@ -268,6 +286,8 @@ type evaluation struct {
 	original *onnxruntime.Engine
 	metric   registration.Metric
 	answers  answers
+	// texts are the rows of a model of texts, nil for any other model.
+	texts *texts
 	// rows is the number of rows, and batch returns some of them. labels has a class for
 	// each, or is nil.
 	rows   int
@@ -275,15 +295,18 @@ type evaluation struct {
 	labels []int
 }
 
-// judged counts answers.
-type judged struct{ right, alike, numberless int }
+// judged counts answers. likeness is the least one of a text's.
+type judged struct {
+	right, alike, numberless int
+	likeness                 float64
+}
 
 // judge runs all rows, and adds accuracy and agreement.
 func (e *evaluation) judge(ctx context.Context, r *report.Report) error {
 	if e.labels != nil && e.answers.kind == values {
 		return errNoClasses(signatureOf(e.engine).Outputs)
 	}
-	var n judged
+	n := judged{likeness: 1}
 	bar := report.ProgressBar(os.Stderr, "evaluating")
 	for from := 0; from < e.rows; from += evaluationBatch {
 		if err := e.judgeRows(ctx, from, min(from+evaluationBatch, e.rows), &n); err != nil {
@@ -300,6 +323,9 @@ func (e *evaluation) judge(ctx context.Context, r *report.Report) error {
 	}
 	if e.original != nil {
 		add("agreement", n.alike, "answered alike; this is no accuracy")
+	}
+	if e.original != nil && e.texts != nil {
+		r.Add("min_likeness", n.likeness, "", "the least cosine of a text's two vectors, or 1 less the largest difference of scores")
 	}
 	r.Add("rows", float64(e.rows), "", "")
 	r.Add("nan_rows", float64(n.numberless), "", "with an output that is not a number")
@@ -321,11 +347,19 @@ func (e *evaluation) judgeRows(ctx context.Context, from, to int, n *judged) err
 			return fmt.Errorf("--against: rows %d to %d: %w", from, to-1, err)
 		}
 	}
+	if e.texts != nil {
+		if out, err = e.texts.answers(from, to, out); err == nil && before != nil {
+			before, err = e.texts.answers(from, to, before)
+		}
+		if err != nil {
+			return err
+		}
+	}
 	for row := range to - from {
 		if numberless(out, row) {
 			n.numberless++
 		}
-		if before != nil && e.answers.agree(before, out, row) {
+		if before != nil && e.agree(before, out, row, n) {
 			n.alike++
 		}
 		if e.labels == nil {
@@ -342,6 +376,17 @@ func (e *evaluation) judgeRows(ctx context.Context, from, to int, n *judged) err
 		}
 	}
 	return nil
+}
+
+// agree reports whether two models answer a row alike.
+func (e *evaluation) agree(old, fresh []tensor.Tensor, row int, n *judged) bool {
+	if e.texts == nil {
+		return e.answers.agree(old, fresh, row)
+	}
+	only := answers{kind: scores}
+	likeness := e.texts.likeness(only.of(old, row), only.of(fresh, row))
+	n.likeness = min(n.likeness, likeness)
+	return likeness >= minLikeness
 }
 
 // time adds the time of a row and the rate. Both are CPU times of the thread that computes,
@@ -370,24 +415,15 @@ func (e *evaluation) runTime(ctx context.Context, rows int) (time.Duration, erro
 	defer runtime.UnlockOSThread()
 	least := time.Duration(0)
 	for i, began := 0, time.Now(); i < 3 || i < timeRuns && time.Since(began) < timeBudget; i++ {
-		start := threadTime()
+		start := onnxruntime.ThreadTime()
 		if _, err := runRows(ctx, e.engine, rows, inputs); err != nil {
 			return 0, err
 		}
-		if took := threadTime() - start; i == 0 || took < least {
+		if took := onnxruntime.ThreadTime() - start; i == 0 || took < least {
 			least = took
 		}
 	}
 	return max(least, time.Nanosecond), nil
-}
-
-// threadTime returns the CPU time of the calling thread.
-func threadTime() time.Duration {
-	var used unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &used); err != nil { // It fails only for wrong arguments.
-		panic(err)
-	}
-	return time.Duration(used.Nano())
 }
 
 // peakMemory returns the largest resident set of this program so far, in bytes. The

@@ -125,6 +125,9 @@ func (r *registering) describe() (*registration.Registration, error) {
 	key := sha256.New()
 	fmt.Fprintf(key, "%s\n%s\n%s\n%s\n%g\n", quantise.Version, want.Engine, onnxruntime.HostCPU(), want.Metric, r.maxLoss)
 	fmt.Fprintf(key, "%s\n%s", want.Data, models)
+	if r.bundle.Text != nil {
+		fmt.Fprintf(key, "\n%+v", *r.bundle.Text)
+	}
 	want.Key = hex.EncodeToString(key.Sum(nil)[:16])
 	return want, nil
 }
@@ -238,6 +241,9 @@ func (r *registering) judgedBy(m bundle.ManifestModel, original string) []string
 // measure runs "model evaluate" in a child of idle weight.
 func (r *registering) measure(ctx context.Context, m bundle.ManifestModel, file string, flags ...string) (*registration.Registered, error) {
 	args := append([]string{"model", "evaluate", file, "--json", "--prepared", filepath.Join(r.work, "prepared")}, flags...)
+	if r.bundle.Text != nil {
+		args = append(args, "--texts", r.bundle.Dir)
+	}
 	out, err := new(children.Models).Run(ctx, children.Background, file, args...)
 	if err != nil {
 		return nil, err
@@ -286,6 +292,13 @@ func (r *registering) calibration(m bundle.ManifestModel, file string) ([]tensor
 	read, err := model.ReadGraph(file)
 	if err != nil {
 		return nil, err
+	}
+	if r.bundle.Text != nil {
+		all, err := readTexts(r.bundle.Dir, read.Inputs(), read.Outputs())
+		if err != nil {
+			return nil, err
+		}
+		return all.batch(0, len(all.rows))
 	}
 	if r.data == "" {
 		return quantise.Calibration(read, nil)

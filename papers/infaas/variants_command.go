@@ -33,13 +33,14 @@ quantizer: one with ranges of activations from calibration, one that calculates 
 each run. Operators that lose too much in 8 bits stay in float. variants then measures
 all models as "faas-infer model evaluate" does: accuracy on the bundle's labelled data
 (validation in bundle.yaml) or, without such data, the share of answers that are the
-original model's; the time of a row, load time and memory.
+original model's; the time of a row, load time and memory. A model of texts is judged by
+sample texts.
 
 It drops a generated model that answers NaN, is not a tenth faster than its original,
 loses more than --max-loss points, or that another variant beats in accuracy, time and cost.
 
 The result is in DIR/variants: the generated models, variants.yaml, and variants.csv for
-"faas-infer-lab model pick" and "model plan". The cost in it is 1, the price of one core. A second run
+"faas-infer-lab simulate". The cost in it is 1, the price of one core. A second run
 with the same models, data and machine only shows the result. All work is done with CPU
 time that nobody else wants. The quantizer is installed once into your cache (60 MB).`,
 		Example: `  faas-infer model variants ./photos
@@ -148,7 +149,7 @@ func printRegistered(out io.Writer, registered *registration.Registration, dir s
 	for _, d := range registered.Dropped {
 		fmt.Fprintf(out, "dropped %s: %s\n", d.Name, d.Reason)
 	}
-	_, err := fmt.Fprintf(out, "\nThe variants are in %s. Next: faas-infer-lab model pick --variants %s\n", dir, filepath.Join(dir, tableFile))
+	_, err := fmt.Fprintf(out, "\nThe variants are in %s\n", dir)
 	return err
 }
 

@@ -73,15 +73,14 @@ func (q *Queue) await(over <-chan struct{}, future jetstream.PubAckFuture) (*jet
 
 // awaitAck is await with a function that returns the server's trouble, nil if there is none.
 func awaitAck(over <-chan struct{}, future jetstream.PubAckFuture, trouble func() error) (*jetstream.PubAck, error) {
-	look := time.NewTicker(troublePause)
-	defer look.Stop()
+	look := time.Tick(troublePause)
 	for {
 		select {
 		case ack := <-future.Ok():
 			return ack, nil
 		case err := <-future.Err():
 			return nil, err
-		case <-look.C:
+		case <-look:
 			if err := trouble(); err != nil {
 				return nil, fmt.Errorf("%w: %w", errUnknown, err)
 			}

@@ -57,8 +57,7 @@ func (r *Registrar) BeginTidying(functions func(namespace string) ([]store.Funct
 
 // TidyEvery looks at once and every tidyPeriod until ctx ends, and logs what was removed.
 func TidyEvery(ctx context.Context, log zerolog.Logger, look func() (removed []string, err error)) {
-	tick := time.NewTicker(tidyPeriod)
-	defer tick.Stop()
+	tick := time.Tick(tidyPeriod)
 	for {
 		removed, err := look()
 		if err != nil && ctx.Err() == nil {
@@ -68,7 +67,7 @@ func TidyEvery(ctx context.Context, log zerolog.Logger, look func() (removed []s
 			log.Info().Strs("directories", removed).Msg("removed variants or parts of models that nothing has used for an hour")
 		}
 		select {
-		case <-tick.C:
+		case <-tick:
 		case <-ctx.Done():
 			return
 		}

@@ -204,11 +204,23 @@ type Controller struct {
 	display      display
 }
 
+// leastOnCluster is the least CPU share of a pod in millicores, because a kubelet's quota periods are long.
+const leastOnCluster = 250
+
+// rulesOf returns how functions are planned.
+func rulesOf(o Options) latency.Rules {
+	r := latency.Rules{Policy: o.Policy, Scaling: o.System.Settings().Options}
+	if !o.OneMachine {
+		r.LeastCPU = leastOnCluster
+	}
+	return r
+}
+
 // New returns a controller that knows the instances which an earlier provider has left
 // on the backend; Deploy claims them. Call Run to make it work.
 func New(ctx context.Context, o Options) (*Controller, error) {
 	c := &Controller{
-		options: o, engine: o.System.Scaler(), rules: latency.Rules{Policy: o.Policy, Scaling: o.System.Settings().Options},
+		options: o, engine: o.System.Scaler(), rules: rulesOf(o),
 		functions: map[string]*function{}, few: fewFunctions,
 	}
 	c.Base = keeper.NewBase(&c.mu, c.functions, o.Metrics, keeper.Answers[*function]{

@@ -64,11 +64,10 @@ func fleetStep(b *testing.B, functions int) {
 
 // flood sends requests at a rate until ctx ends, and ignores the answers.
 func (r *rig) flood(ctx context.Context, name string, rate int, requests *sync.WaitGroup) {
-	next := time.NewTicker(time.Second / time.Duration(rate))
-	defer next.Stop()
+	next := time.Tick(time.Second / time.Duration(rate))
 	for {
 		select {
-		case <-next.C:
+		case <-next:
 			requests.Go(func() { _, _ = r.invoke(name, "x") })
 		case <-ctx.Done():
 			return

@@ -57,8 +57,7 @@ func (l *lesson) attend(ctx context.Context, r *frame.Request) error {
 		return web.Unavailable(lessonPause, "the sizes of the model's inputs are not known yet; the first inference request teaches them")
 	}
 	began := time.Now()
-	patience := time.NewTimer(l.coldWait)
-	defer patience.Stop()
+	patience := time.After(l.coldWait)
 	for {
 		running, mine, pause := l.turn(began, r)
 		switch {
@@ -75,7 +74,7 @@ func (l *lesson) attend(ctx context.Context, r *frame.Request) error {
 			}
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-patience.C:
+		case <-patience:
 			return web.Unavailable(lessonPause, "the sizes of the model's inputs are not known yet, and those of a request are being tried; send the request again")
 		}
 	}

@@ -59,7 +59,7 @@ func (fn *function) problem() string {
 
 // wholeProblem is the problem with whole paths.
 func wholeProblem(fn *function) string {
-	why := fn.servingProblem()
+	why := cmp.Or(fn.failed, fn.Failures.Why, fn.slow(), fn.servingProblem())
 	if why == "" {
 		return cmp.Or(dispatch.Problem(fn.dispatcher), fn.unregistered, leftOut(fn.artefacts), fn.refusing)
 	}
@@ -69,9 +69,10 @@ func wholeProblem(fn *function) string {
 	return why
 }
 
-// servingProblem is a problem that can keep instances from serving, "" if there is none.
+// servingProblem is a problem that can keep instances from serving, "" if there is none. A function that is too slow for
+// its objective serves.
 func (fn *function) servingProblem() string {
-	return cmp.Or(fn.failed, fn.Failures.Why, fn.slow(), fn.Unplaced, fn.ineligible, tooLarge(fn.candidates(), fn.types.largest))
+	return cmp.Or(fn.failed, fn.Failures.Why, fn.Unplaced, fn.ineligible, tooLarge(fn.candidates(), fn.types.largest))
 }
 
 // progress says what a function whose models are not known yet waits for, "" if they are or if that

@@ -80,7 +80,7 @@ func cut(calls []*call) []*call {
 
 // refuse counts a call that can no longer be answered in time, and returns its error.
 func (d *Dispatcher) refuse(c *call) error {
-	err, reason := ErrLate, metrics.Late
+	err, reason := c.late(), metrics.Late
 	if c.retried {
 		err, reason = ErrInstanceLost, metrics.InstanceLost
 	}

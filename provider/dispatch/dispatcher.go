@@ -436,7 +436,7 @@ func predicted(exec []time.Duration, n int) time.Duration {
 
 func (d *Dispatcher) reject(id batching.RequestID) {
 	c := d.waiting.take(id)
-	err, reason := ErrLate, metrics.Late
+	err, reason := c.late(), metrics.Late
 	switch {
 	case c.retried:
 		err, reason = ErrInstanceLost, metrics.InstanceLost

@@ -11,6 +11,9 @@ import (
 var (
 	// ErrLate: the deadline can no longer be met, so the request is not run.
 	ErrLate = &web.Error{Status: http.StatusServiceUnavailable, After: time.Second, Text: "the latency objective can no longer be met for this request; try again later or lower the load"}
+	// ErrLateTexts is ErrLate for a request of several texts. It may be late at any load.
+	ErrLateTexts = &web.Error{Status: http.StatusServiceUnavailable, After: time.Second, Text: "the latency objective can no longer be met " +
+		"for all texts of this request; send fewer texts in a request, or lower the load"}
 	// ErrCold: no instance became ready in time.
 	ErrCold = &web.Error{Status: http.StatusServiceUnavailable, After: time.Second, Text: "no instance of the function became ready in time; see its status for the reason"}
 	// ErrQueueFull: too many requests wait for the function already.
@@ -28,3 +31,11 @@ var (
 	// ErrClosed: the function was removed or the provider is stopping.
 	ErrClosed = &web.Error{Status: http.StatusServiceUnavailable, After: time.Second, Text: "the function is being removed or the provider is stopping"}
 )
+
+// late is the error of a call that can no longer be answered in time.
+func (c *call) late() error {
+	if c.look.rows > 1 {
+		return ErrLateTexts
+	}
+	return ErrLate
+}

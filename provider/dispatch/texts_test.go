@@ -185,3 +185,13 @@ func BenchmarkLookAtTexts(b *testing.B) {
 		})
 	}
 }
+
+// A request of several texts that is late is told so: it may be too large for the objective.
+func TestLateTexts(t *testing.T) {
+	for rows, want := range map[int]error{0: ErrLate, 1: ErrLate, 2: ErrLateTexts} {
+		c := &call{look: look{rows: rows}}
+		if got := c.late(); got != want {
+			t.Errorf("%d rows: %v", rows, got)
+		}
+	}
+}

@@ -158,13 +158,12 @@ func (f *Forwarder) enqueue() *waiter {
 
 // wait waits until a waiter gets an instance or an error. It returns nil at the deadline.
 func (f *Forwarder) wait(ctx context.Context, w *waiter, deadline time.Time) (*instance, error) {
-	late := time.NewTimer(time.Until(deadline))
-	defer late.Stop()
+	late := time.After(time.Until(deadline))
 	select {
 	case g := <-w.got:
 		return g.instance, g.err
 	case <-ctx.Done():
-	case <-late.C:
+	case <-late:
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -25,6 +25,10 @@ type Rules struct {
 	Policy string
 	// Scaling are the scaling engine's options.
 	Scaling capacity.Options
+	// LeastCPU is the least share in millicores that instances get unless the deployment's limit is lower; 0 is any. Times
+	// on a share are predicted for quotas with periods of [profiler.QuotaPeriod]. Those of a kubelet are ten times as
+	// long: an instance of 125m that has used up its quota would stand still for 87 ms.
+	LeastCPU int
 }
 
 // PolicyName returns the name of a function's batching policy.
@@ -119,7 +123,7 @@ func (r Rules) configs(f *provider.Function, p *profiler.Profile) (all []profile
 	in := &f.Inference
 	if in.Device != annotation.DeviceCUDA {
 		bytes, mapped := memory(f, p)
-		all = p.Candidates(shares(f, p), r.largest(f), bytes)
+		all = p.Candidates(r.shares(f, p), r.largest(f), bytes)
 		for i := range all {
 			all[i].Mapped = mapped
 		}
@@ -135,9 +139,13 @@ func (r Rules) configs(f *provider.Function, p *profiler.Profile) (all []profile
 // shares lists the CPU shares in millicores that the function's instances may have: the
 // profile's shares from requests.cpu to limits.cpu, or requests.cpu itself if there is none.
 // Both hold for each of the instances that run a model together and compute at the same time.
-func shares(f *provider.Function, p *profiler.Profile) []int {
+func (r Rules) shares(f *provider.Function, p *profiler.Profile) []int {
 	least := f.Inference.Requests.CPU * p.Computing()
-	within := slices.DeleteFunc(p.Shares(f.Inference.Limits.CPU), func(share int) bool { return share < least })
+	all := p.Shares(f.Inference.Limits.CPU)
+	if usual := r.LeastCPU * p.Computing(); slices.Max(all) >= usual {
+		least = max(least, usual)
+	}
+	within := slices.DeleteFunc(all, func(share int) bool { return share < least })
 	if len(within) == 0 {
 		return []int{least}
 	}
@@ -244,7 +252,7 @@ func (r Rules) Bound(f *provider.Function, p *profiler.Profile) (exec time.Durat
 	if f.Inference.Device == annotation.DeviceCPU || len(p.DeviceShares()) == 0 {
 		exec = longest(f)
 	}
-	return exec, profiler.Share{CPU: slices.Max(shares(f, p))}
+	return exec, profiler.Share{CPU: slices.Max(append(r.shares(f, p), 0))}
 }
 
 // Least returns the shortest objective for which a batch of one that takes exec is in time; see

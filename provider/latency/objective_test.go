@@ -273,16 +273,20 @@ func TestMakeshift(t *testing.T) {
 }
 
 // requests.cpu is the smallest share, limits.cpu the largest. If no share of the profile lies
-// between them, requests.cpu is the only one.
+// between them, requests.cpu is the only one. A cluster's least share holds unless the limit is lower.
 func TestSharesOfRequestsAndLimits(t *testing.T) {
 	for _, c := range []struct {
-		requests, limits int
-		want             []int
-	}{{0, 0, []int{250, 500, 750, 1000}}, {500, 0, []int{500, 750, 1000}}, {500, 750, []int{500, 750}}, {600, 700, []int{600}}, {1500, 0, []int{1500}}} {
+		requests, limits, least int
+		want                    []int
+	}{
+		{0, 0, 0, []int{125, 250, 500, 750, 1000}}, {500, 0, 0, []int{500, 750, 1000}}, {500, 750, 0, []int{500, 750}},
+		{600, 700, 0, []int{600}}, {1500, 0, 0, []int{1500}}, {0, 100, 0, []int{100}}, {0, 400, 250, []int{250}},
+		{0, 200, 250, []int{125}}, {0, 100, 250, []int{100}}, {100, 0, 250, []int{250, 500, 750, 1000}},
+	} {
 		f := function(time.Second)
 		f.Inference.Requests.CPU, f.Inference.Limits.CPU = c.requests, c.limits
-		if got := shares(f, profile(10)); !slices.Equal(got, c.want) {
-			t.Errorf("requests %d, limits %d: %v, want %v", c.requests, c.limits, got, c.want)
+		if got := (Rules{LeastCPU: c.least}).shares(f, profile(10)); !slices.Equal(got, c.want) {
+			t.Errorf("requests %d, limits %d, least %d: %v, want %v", c.requests, c.limits, c.least, got, c.want)
 		}
 	}
 }
@@ -290,7 +294,7 @@ func TestSharesOfRequestsAndLimits(t *testing.T) {
 // If the minimum and maximum number of instances are equal, each share keeps only the largest
 // batch that meets the objective.
 func TestSettledFunctionHasLargestBatches(t *testing.T) {
-	f := function(60 * time.Millisecond)
+	f := function(120 * time.Millisecond) // On the smallest share one request takes 90 ms.
 	f.Inference.MinReplicas, f.Inference.MaxReplicas = 2, 2
 	seen := map[int]int{}
 	for _, c := range rules.Promised(f, profile(10)) {

@@ -17,7 +17,7 @@ func (r Rules) Reach(f *provider.Function, p *profiler.Profile) string {
 	if p.BySize == nil || p.BySize.Times == nil {
 		return ""
 	}
-	allowed := shares(f, p)
+	allowed := r.shares(f, p)
 	if len(allowed) == 0 {
 		return ""
 	}

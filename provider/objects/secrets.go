@@ -3,7 +3,6 @@ package objects
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"net/http"
 	"slices"
 	"time"
@@ -15,11 +14,9 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
 	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/provider/store"
 	"github.com/faas-infer/faas-infer/provider/web"
 )
-
-// MaxSecret is the most bytes that a secret may have.
-const MaxSecret = corev1.MaxSecretSize
 
 // netes is faas-netes' value of the label. A cluster that comes from faas-netes keeps its
 // secrets.
@@ -60,7 +57,7 @@ func (s *SecretStore) List(namespace string) ([]string, error) {
 
 // Create stores a new secret; 409 if there is one with its name.
 func (s *SecretStore) Create(namespace, name string, value []byte) error {
-	if err := checkValue(namespace, name, value); err != nil {
+	if err := store.CheckValue(namespace, name, value); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), secretPatience)
@@ -77,7 +74,7 @@ func (s *SecretStore) Create(namespace, name string, value []byte) error {
 
 // Update replaces a secret's value; 404 if there is no such secret.
 func (s *SecretStore) Update(namespace, name string, value []byte) error {
-	if err := checkValue(namespace, name, value); err != nil {
+	if err := store.CheckValue(namespace, name, value); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), secretPatience)
@@ -113,7 +110,7 @@ func (s *SecretStore) find(ctx context.Context, namespace, name string) (*corev1
 
 // Delete deletes a secret; 404 if there is none.
 func (s *SecretStore) Delete(namespace, name string) error {
-	if err := check(namespace, name); err != nil {
+	if err := store.CheckSecret(namespace, name); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), secretPatience)
@@ -150,7 +147,7 @@ func (s *SecretStore) DeleteNamespace(namespace string) error {
 // File returns "", because the kubelet mounts a pod's secrets. If there is no such
 // secret, the error says how to create it.
 func (s *SecretStore) File(namespace, name string) (string, error) {
-	if err := check(namespace, name); err != nil {
+	if err := store.CheckSecret(namespace, name); err != nil {
 		return "", err
 	}
 	_, err := s.present(namespace, name)
@@ -171,7 +168,7 @@ func (s *SecretStore) present(namespace, name string) (*corev1.Secret, error) {
 // Value returns a secret's value: that of the key with the secret's name, as faas-cli makes it, or of
 // its only key. If there is none, the error says how to create it.
 func (s *SecretStore) Value(namespace, name string) ([]byte, error) {
-	if err := check(namespace, name); err != nil {
+	if err := store.CheckSecret(namespace, name); err != nil {
 		return nil, err
 	}
 	found, err := s.present(namespace, name)
@@ -249,29 +246,3 @@ func pullConfig(of *corev1.Secret) [][]byte {
 	}
 	return nil
 }
-
-func checkValue(namespace, name string, value []byte) error {
-	if err := check(namespace, name); err != nil {
-		return err
-	}
-	if len(value) == 0 {
-		return web.Refuse(http.StatusBadRequest, "secret %q has no value; give it one", name)
-	}
-	if len(value) > MaxSecret {
-		return web.Refuse(http.StatusRequestEntityTooLarge, "secret %q has %d bytes; the maximum is %d", name, len(value), MaxSecret)
-	}
-	return nil
-}
-
-func check(namespace, name string) error {
-	if !annotation.IsName(namespace) {
-		return web.Refuse(http.StatusBadRequest, "namespace is %s: it must be at most 63 lower-case letters, digits and hyphens, with no hyphen first or last, for example %q", short(namespace), "openfaas-fn")
-	}
-	if !annotation.IsSecret(name) {
-		return web.Refuse(http.StatusBadRequest, "name is %s: %s, for example %q", short(name), annotation.SecretRule, "api-key")
-	}
-	return nil
-}
-
-// short quotes the first 80 characters of a name, so a hostile one cannot fill the answer.
-func short(s string) string { return fmt.Sprintf("%.80q", s) }

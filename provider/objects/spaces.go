@@ -183,7 +183,7 @@ func (s *NamespaceStore) PutNamespace(n store.Namespace) error {
 	for _, keys := range []map[string]string{userKeys(n.Labels), userKeys(n.Annotations)} {
 		for key := range keys {
 			if reserved(key) {
-				return web.Refuse(http.StatusForbidden, "%s is a key of Kubernetes, which only an administrator of the cluster may set: kubectl label or annotate namespace %s", short(key), n.Name)
+				return web.Refuse(http.StatusForbidden, "%.80q is a key of Kubernetes, which only an administrator of the cluster may set: kubectl label or annotate namespace %s", key, n.Name)
 			}
 		}
 	}

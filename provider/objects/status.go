@@ -24,8 +24,7 @@ const reportPeriod = time.Second
 // report writes changed status of functions while this replica leads. When it begins to
 // lead, it queues all functions: some may have changed while no replica led.
 func (w *watcher) report(ctx context.Context) {
-	ticker := time.NewTicker(reportPeriod)
-	defer ticker.Stop()
+	ticker := time.Tick(reportPeriod)
 	led, fails := false, false
 	for {
 		leads := w.Leading()
@@ -46,7 +45,7 @@ func (w *watcher) report(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-ticker.C:
+		case <-ticker:
 		}
 	}
 }

@@ -82,14 +82,8 @@ func (s *Secrets) Update(namespace, name string, value []byte) error {
 }
 
 func (s *Secrets) put(namespace, name string, value []byte, update bool) error {
-	if err := checkSecret(namespace, name); err != nil {
+	if err := CheckValue(namespace, name, value); err != nil {
 		return err
-	}
-	if len(value) == 0 {
-		return web.Refuse(http.StatusBadRequest, "secret %q has no value; give it one", name)
-	}
-	if len(value) > MaxSecret {
-		return web.Refuse(http.StatusRequestEntityTooLarge, "secret %q has %d bytes; the maximum is %d", name, len(value), MaxSecret)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,7 +104,7 @@ func (s *Secrets) put(namespace, name string, value []byte, update bool) error {
 
 // Delete deletes a secret; 404 if there is none.
 func (s *Secrets) Delete(namespace, name string) error {
-	if err := checkSecret(namespace, name); err != nil {
+	if err := CheckSecret(namespace, name); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -144,7 +138,7 @@ func (s *Secrets) DeleteNamespace(namespace string) error {
 // File returns the path of the file that holds a secret. If there is none, the error says
 // how to create it.
 func (s *Secrets) File(namespace, name string) (string, error) {
-	if err := checkSecret(namespace, name); err != nil {
+	if err := CheckSecret(namespace, name); err != nil {
 		return "", err
 	}
 	file := filepath.Join(s.dir, namespace, name)
@@ -179,7 +173,22 @@ func (s *Secrets) Value(namespace, name string) ([]byte, error) {
 	return value, nil
 }
 
-func checkSecret(namespace, name string) error {
+// CheckValue refuses names as [CheckSecret] does, and values that are empty or too large.
+func CheckValue(namespace, name string, value []byte) error {
+	if err := CheckSecret(namespace, name); err != nil {
+		return err
+	}
+	if len(value) == 0 {
+		return web.Refuse(http.StatusBadRequest, "secret %q has no value; give it one", name)
+	}
+	if len(value) > MaxSecret {
+		return web.Refuse(http.StatusRequestEntityTooLarge, "secret %q has %d bytes; the maximum is %d", name, len(value), MaxSecret)
+	}
+	return nil
+}
+
+// CheckSecret refuses names that a secret cannot have. The error has a status.
+func CheckSecret(namespace, name string) error {
 	if !annotation.IsName(namespace) {
 		return badNamespace(namespace)
 	}

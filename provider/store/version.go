@@ -8,7 +8,7 @@ import (
 // Version returns a text that changes when a secret's file is replaced, "" if there is no
 // such secret.
 func (s *Secrets) Version(namespace, name string) string {
-	if checkSecret(namespace, name) != nil {
+	if CheckSecret(namespace, name) != nil {
 		return ""
 	}
 	info, err := s.root.Stat(path.Join(namespace, name))

@@ -39,11 +39,10 @@ func (t *Tracer) register(r prometheus.Registerer) {
 // exportSpans exports what is queued after each delay, and as soon as the queue is half full. A request need not wake
 // this goroutine, which would cost it more than the rest of its trace.
 func (t *Tracer) exportSpans() {
-	tick := time.NewTicker(t.delay)
-	defer tick.Stop()
+	tick := time.Tick(t.delay)
 	for {
 		select {
-		case <-tick.C:
+		case <-tick:
 		case <-t.wake:
 		case <-t.open.Done():
 			t.flush()

@@ -15,11 +15,10 @@ import (
 // exportMetrics exports all metrics after each interval, and at the end.
 func (t *Tracer) exportMetrics(from prometheus.Gatherer) {
 	began := time.Now()
-	tick := time.NewTicker(t.interval)
-	defer tick.Stop()
+	tick := time.Tick(t.interval)
 	for open := true; open; {
 		select {
-		case <-tick.C:
+		case <-tick:
 		case <-t.open.Done():
 			open = false
 		}

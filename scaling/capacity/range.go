@@ -81,25 +81,11 @@ func Total(ranges []Range) Range {
 	return sum
 }
 
-// Reading selects one of the paper's two formulas for the lower threshold; §3.2 and Eq. 7
-// disagree.
-type Reading int
-
-// The readings.
-const (
-	// NearUpper, the default, is Eq. 7: α·R_max + (1−α)·R_min. With α = 0.8 it keeps rates
-	// near the upper bound, as §3.2 demands.
-	NearUpper Reading = iota
-	// NearLower is the text of §3.2 (ii): α·R_min + (1−α)·R_max. With α = 0.8 instances are
-	// released only when their rates are near r_low.
-	NearLower
-)
-
-// Threshold is the load in requests per second below which a function has surplus instances.
-func Threshold(total Range, alpha float64, reading Reading) float64 {
-	if reading == NearLower {
-		return alpha*total.Low + (1-alpha)*total.Up
-	}
+// Threshold is the load in requests per second below which a function has surplus instances. It is
+// Eq. 7: α·R_max + (1−α)·R_min. With α = 0.8 it keeps rates near the upper bound, as §3.2 demands.
+// The text of §3.2 (ii) has R_min and R_max the other way round: instances would then be released
+// only when their rates are near r_low.
+func Threshold(total Range, alpha float64) float64 {
 	return alpha*total.Up + (1-alpha)*total.Low
 }
 

@@ -1,6 +1,7 @@
 package capacity
 
 import (
+	"slices"
 	"time"
 )
 
@@ -34,6 +35,7 @@ func (o Options) jointChoices(d Demand) []Choice {
 	if d.Crowded {
 		rate = o.Packed(d.SLO, load)
 	}
+	usual := slices.ContainsFunc(d.Configs, func(c Candidate) bool { return !small(c) })
 	rates := make([]float64, len(d.Configs))
 	for i, c := range d.Configs {
 		if up, ok := rate(c.Config.Batch, c.Exec, c.Mean); ok {
@@ -50,12 +52,24 @@ func (o Options) jointChoices(d Demand) []Choice {
 				up = max(up, rates[j])
 			}
 		}
+		if usual && small(c) && up < load {
+			continue
+		}
 		if d.Crowded || sensible(c, up, load) {
 			cs = o.choice(cs, c, Range{Up: up}.times(c.Config.Streams()))
 		}
 	}
 	return cs
 }
+
+// smallShare is the CPU share in millicores below which an instance is planned only if it carries all load.
+const smallShare = 250
+
+// small reports whether a candidate has a small share. Its quota pauses it for most of the time, so a batch takes several
+// times as long as on a quarter of a core, and requests that come upon another one miss the objective first. That is no
+// matter where requests are rare. As one of several instances of a busy function it would save little: others execute
+// batches for less CPU.
+func small(c Candidate) bool { return c.Config.GPU == 0 && c.Config.CPU < smallShare }
 
 // Serves is the rate of an instance that runs with in: with its full batch, with a smaller batch
 // of configs, or with a batch between two of them. A smaller batch is better if full ones would

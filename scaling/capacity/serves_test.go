@@ -44,3 +44,21 @@ func TestInTime(t *testing.T) {
 		}
 	}
 }
+
+// An eighth of a core is a choice while one such instance carries all load, and where there is nothing larger.
+func TestSmallShares(t *testing.T) {
+	o := Production()
+	all := []Candidate{config(1, 125, 0, 30*ms), config(1, 250, 0, 15*ms), config(1, 1000, 0, 4*ms)}
+	smallest := func(load float64, configs []Candidate) int {
+		least := 0
+		for _, c := range o.Choices(Demand{RPS: 1, Load: load, SLO: 200 * ms, Configs: configs, Queue: LateBound}) {
+			if least == 0 || c.Config.CPU < least {
+				least = c.Config.CPU
+			}
+		}
+		return least
+	}
+	if few, many, only := smallest(2, all), smallest(100, all), smallest(100, all[:1]); few != 125 || many != 250 || only != 125 {
+		t.Errorf("at 2/s from %dm, at 100/s from %dm, and from %dm where there is nothing else", few, many, only)
+	}
+}

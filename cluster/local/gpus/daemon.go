@@ -259,15 +259,14 @@ func (d *daemon) failed(ctx context.Context, every time.Duration) error {
 			close(exited)
 		}
 	})
-	tick := time.NewTicker(every)
-	defer tick.Stop()
+	tick := time.Tick(every)
 	for silent := 0; ; {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-exited:
 			return fmt.Errorf("its MPS daemon ended%s", d.options.LastLine())
-		case <-tick.C:
+		case <-tick:
 			err := d.options.Healthy(ctx)
 			if err == nil {
 				silent = 0

@@ -121,13 +121,12 @@ func (g *GPUs) begin(ctx, background context.Context, i gpu.Inventory) error {
 
 // await looks for GPUs until there are some or ctx ends.
 func (g *GPUs) await(ctx context.Context) {
-	tick := time.NewTicker(g.options.Every)
-	defer tick.Stop()
+	tick := time.Tick(g.options.Every)
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-tick:
 		}
 		i, err := device.Read(g.options.Library)
 		if err != nil {

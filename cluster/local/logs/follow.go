@@ -18,14 +18,13 @@ const (
 
 // follow emits new lines until ctx ends.
 func (r *Reader) follow(ctx context.Context, emit func(Line) error) error {
-	ticker := time.NewTicker(pollInterval)
-	defer ticker.Stop()
+	ticker := time.Tick(pollInterval)
 	for more := false; ; {
 		if !more {
 			select {
 			case <-ctx.Done():
 				return nil
-			case <-ticker.C:
+			case <-ticker:
 			}
 		}
 		if err := r.discover(); err != nil {

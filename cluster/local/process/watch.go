@@ -85,13 +85,12 @@ func exited(fd uintptr) bool {
 }
 
 func (w *Watch) poll(ctx context.Context) error {
-	ticker := time.NewTicker(pollInterval)
-	defer ticker.Stop()
+	ticker := time.Tick(pollInterval)
 	for w.id.Alive() {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-ticker.C:
+		case <-ticker:
 		}
 	}
 	return nil

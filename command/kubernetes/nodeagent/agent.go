@@ -146,8 +146,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	defer a.losses.watching.Wait()
 	defer cancel()
 	defer func() { err = errors.Join(err, a.end()) }()
-	tick := time.NewTicker(a.Every)
-	defer tick.Stop()
+	tick := time.Tick(a.Every)
 	for {
 		if n := node(); n != nil {
 			if err := a.reconcile(ctx, n); err != nil && ctx.Err() == nil {
@@ -158,7 +157,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 		case <-ctx.Done():
 			return nil
 		case <-a.losses.changed:
-		case <-tick.C:
+		case <-tick:
 		}
 	}
 }

@@ -66,9 +66,8 @@ func (m *machine) now() gpu.Inventory {
 // soon waits until what the agent publishes is so.
 func (m *machine) soon(what string, is func(gpu.Inventory) bool) gpu.Inventory {
 	m.t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(time.Minute); ; <-tick.C {
+	tick := time.Tick(10 * time.Millisecond)
+	for deadline := time.Now().Add(time.Minute); ; <-tick {
 		i := m.now()
 		if is(i) {
 			return i

@@ -35,13 +35,12 @@ type sample struct {
 
 // keep takes samples while wanted returns true, until ctx ends.
 func (h *history) keep(ctx context.Context, wanted func() bool) {
-	ticks := time.NewTicker(samplePeriod)
-	defer ticks.Stop()
+	ticks := time.Tick(samplePeriod)
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case now := <-ticks.C:
+		case now := <-ticks:
 			if !wanted() {
 				continue
 			}

@@ -153,10 +153,9 @@ func (s *stream) pass(event []byte) (end bool) {
 // the watch ended meanwhile.
 func (s *stream) wait(delay time.Duration) bool {
 	if delay > 0 {
-		timer := time.NewTimer(delay)
-		defer timer.Stop()
+		timer := time.After(delay)
 		select {
-		case <-timer.C:
+		case <-timer:
 		case <-s.ctx.Done():
 			return false
 		}

@@ -176,9 +176,8 @@ func converges(t *testing.T, r *testprovider.Rig, want map[string]int) {
 
 func eventually(t *testing.T, what string, wrong func() string) {
 	t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(patience); ; <-tick.C {
+	tick := time.Tick(10 * time.Millisecond)
+	for deadline := time.Now().Add(patience); ; <-tick {
 		why := wrong()
 		if why == "" {
 			return
@@ -205,14 +204,13 @@ func begin(t *testing.T, pause time.Duration, names []string, providers ...*test
 	ctx, stop := context.WithCancel(t.Context())
 	l := &load{t: t, stop: stop}
 	l.all.Go(func() {
-		tick := time.NewTicker(pause)
-		defer tick.Stop()
+		tick := time.Tick(pause)
 		for n := 0; ; n++ {
 			for i, name := range names {
 				l.send(providers[(n+i)%len(providers)], name)
 			}
 			select {
-			case <-tick.C:
+			case <-tick:
 			case <-ctx.Done():
 				return
 			}

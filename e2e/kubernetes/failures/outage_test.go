@@ -30,9 +30,8 @@ func TestAPIServerStopped(t *testing.T) {
 	}
 	began := time.Now()
 	scale(t, r, "a", 4)
-	timer := time.NewTimer(away)
-	defer timer.Stop()
-	<-timer.C
+	timer := time.After(away)
+	<-timer
 	eventually(t, "b's instances serve while the API server is away", func() string {
 		if got := r.Ready("b"); got != 3 { // On a busy machine one may be late for a moment.
 			return fmt.Sprintf("%d do, want 3", got)

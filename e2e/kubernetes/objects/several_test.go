@@ -167,11 +167,10 @@ func TestStatusIsTold(t *testing.T) {
 		return ""
 	})
 	writes, began := a.writes.Load(), time.Now()
-	change := time.NewTicker(10 * time.Millisecond)
-	defer change.Stop()
+	change := time.Tick(10 * time.Millisecond)
 	for n := range uint64(300) {
 		a.shows(full, provider.Status{Replicas: 2 + n, AvailableReplicas: n}, "")
-		<-change.C
+		<-change
 	}
 	if n, most := a.writes.Load()-writes, 2*(int64(time.Since(began)/time.Second)+2); n > most || n == 0 {
 		t.Errorf("%d writes in %v", n, time.Since(began))

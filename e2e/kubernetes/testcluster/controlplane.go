@@ -233,8 +233,7 @@ func (c *Cluster) Namespaces(ctx context.Context, annotations map[string]string,
 // await polls until done returns nil. It returns an error if a program of the cluster ends,
 // or after patience.
 func (c *Cluster) await(ctx context.Context, what string, done func() error) error {
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
+	tick := time.Tick(50 * time.Millisecond)
 	for end := time.Now().Add(patience); ; {
 		err := done()
 		if err == nil {
@@ -249,7 +248,7 @@ func (c *Cluster) await(ctx context.Context, what string, done func() error) err
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("wait for %s: %w", what, ctx.Err())
-		case <-tick.C:
+		case <-tick:
 		}
 	}
 }

@@ -154,10 +154,9 @@ func (i *StandIns) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	took := i.exec(address, len(requests))
-	timer := time.NewTimer(took)
-	defer timer.Stop()
+	timer := time.After(took)
 	select {
-	case <-timer.C:
+	case <-timer:
 	case <-r.Context().Done():
 		return
 	}

@@ -279,13 +279,12 @@ func (f *fleet) load(rates map[string]int) *load {
 	var all sync.WaitGroup
 	for function, rate := range rates {
 		all.Go(func() {
-			tick := time.NewTicker(time.Second / time.Duration(rate))
-			defer tick.Stop()
+			tick := time.Tick(time.Second / time.Duration(rate))
 			for {
 				select {
 				case <-ctx.Done():
 					return
-				case <-tick.C:
+				case <-tick:
 				}
 				all.Go(func() {
 					err := f.rig.Invoke(ctx, function, "x")
@@ -320,9 +319,8 @@ func (l *load) take(n int) (served, failed int, last error) {
 
 func (f *fleet) until(what string, wrong func() string) {
 	f.t.Helper()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(patience); ; <-tick.C {
+	tick := time.Tick(50 * time.Millisecond)
+	for deadline := time.Now().Add(patience); ; <-tick {
 		why := wrong()
 		if why == "" {
 			return

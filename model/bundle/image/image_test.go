@@ -398,7 +398,7 @@ func TestPullRefuses(t *testing.T) {
 		cache := t.TempDir()
 		var options []Option
 		if test.limit > 0 {
-			options = append(options, withLimits(test.limit, 100))
+			options = append(options, func(s *settings) { s.maxBytes, s.maxFiles = test.limit, 100 })
 		}
 		_, err := Pull(t.Context(), ref, nil, cache, options...)
 		if err == nil || !strings.Contains(err.Error(), test.want) {

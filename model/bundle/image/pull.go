@@ -38,8 +38,7 @@ var (
 	ErrTooLarge = errors.New("the bundle is too large")
 )
 
-// DefaultMaxBytes and DefaultMaxFiles limit a bundle that Pull takes, unless
-// [withLimits] sets other limits.
+// DefaultMaxBytes and DefaultMaxFiles limit a bundle that Pull takes.
 const (
 	DefaultMaxBytes = 16 << 30
 	DefaultMaxFiles = 100_000
@@ -55,12 +54,6 @@ type settings struct {
 
 // Option changes how Resolve and Pull work.
 type Option func(*settings)
-
-// withLimits limits a bundle: its files have at most this many bytes together, and
-// there are at most this many files.
-func withLimits(bytes int64, files int) Option {
-	return func(s *settings) { s.maxBytes, s.maxFiles = bytes, files }
-}
 
 // WithPlain names registries, as registry.example.com:5000, that may be reached over
 // plain HTTP if they do not answer over TLS. Registries on this machine and at

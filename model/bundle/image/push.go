@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
@@ -13,22 +14,9 @@ import (
 // returns its name with its digest. A nil keychain means the keychain of Docker's
 // config. The error wraps [ErrReference] or [ErrDenied] for these causes.
 func Push(ctx context.Context, ref string, image v1.Image, keychain authn.Keychain, options ...Option) (string, error) {
-	s := newSettings(options)
-	parsed, err := s.parse(ref)
-	if err != nil {
-		return "", err
-	}
-	if keychain == nil {
-		keychain = authn.DefaultKeychain
-	}
-	if err := remote.Write(parsed, image, remote.WithContext(ctx), remote.WithAuthFromKeychain(keychain), remote.WithTransport(s.transport)); err != nil {
-		return "", explain(ref, err)
-	}
-	digest, err := image.Digest()
-	if err != nil {
-		return "", err
-	}
-	return parsed.Context().Digest(digest.String()).Name(), nil
+	return send(ctx, ref, image, keychain, options, func(to name.Reference, with ...remote.Option) error {
+		return remote.Write(to, image, with...)
+	})
 }
 
 // PushIndex is [Push] for images of one content for several platforms: their index gets the name.
@@ -38,6 +26,14 @@ func PushIndex(ctx context.Context, ref string, images []v1.Image, keychain auth
 	if err != nil {
 		return "", err
 	}
+	return send(ctx, ref, index, keychain, options, func(to name.Reference, with ...remote.Option) error {
+		return remote.WriteIndex(to, index, with...)
+	})
+}
+
+// send writes an image or an index to its registry, and returns its name with its digest.
+func send(ctx context.Context, ref string, what interface{ Digest() (v1.Hash, error) }, keychain authn.Keychain,
+	options []Option, write func(to name.Reference, with ...remote.Option) error) (string, error) {
 	s := newSettings(options)
 	parsed, err := s.parse(ref)
 	if err != nil {
@@ -46,12 +42,12 @@ func PushIndex(ctx context.Context, ref string, images []v1.Image, keychain auth
 	if keychain == nil {
 		keychain = authn.DefaultKeychain
 	}
-	err = remote.WriteIndex(parsed, index,
-		remote.WithContext(ctx), remote.WithAuthFromKeychain(keychain), remote.WithTransport(s.transport))
+
+	err = write(parsed, remote.WithContext(ctx), remote.WithAuthFromKeychain(keychain), remote.WithTransport(s.transport))
 	if err != nil {
 		return "", explain(ref, err)
 	}
-	digest, err := index.Digest()
+	digest, err := what.Digest()
 	if err != nil {
 		return "", err
 	}

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/faas-infer/faas-infer/backoff"
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/source/origin"
 )
@@ -64,8 +65,8 @@ func (c *Cache) download(ctx context.Context, o *origin.Object, part string, b *
 		if t.here-before >= block {
 			continue // A connection that carried much needs no pause before the next.
 		}
-		if err := origin.Wait(ctx, pause); err != nil {
-			return nil, err
+		if !backoff.Wait(ctx, pause) {
+			return nil, ctx.Err()
 		}
 		pause = min(2*pause, maxPause)
 	}

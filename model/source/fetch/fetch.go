@@ -290,7 +290,7 @@ func (c *Cache) install(ctx context.Context, u source.URI, found *origin.Finding
 		sums, hashes[o] = append(sums, layout(o, h.Sum())), h
 	}
 	if found.Size() < 0 {
-		if err := c.makeRoom(sizeBelow(parts), parts); err != nil {
+		if err := c.makeRoom(workdir.Size(parts), parts); err != nil {
 			return Entry{}, err
 		}
 	}
@@ -302,7 +302,7 @@ func (c *Cache) install(ctx context.Context, u source.URI, found *origin.Finding
 		}
 		placed[name] = hashes[o]
 	}
-	if all := sizeBelow(work.Path); all > c.options.MaxBytes {
+	if all := workdir.Size(work.Path); all > c.options.MaxBytes {
 		return Entry{}, c.options.tooLarge(all)
 	}
 	slices.Sort(sums)

@@ -37,20 +37,20 @@ func (c *Cache) makeRoom(size int64, parts string) error {
 	if err := os.MkdirAll(c.store.Dir, 0o755); err != nil {
 		return roomError(err)
 	}
-	missing := max(size-sizeBelow(parts), 0)
+	missing := max(size-workdir.Size(parts), 0)
 	free, err := freeBytes(c.options.Dir)
 	if err != nil {
 		return err
 	}
 	short := missing + reserve - free
-	now, others := sizeBelow(c.store.Dir), sizeBelow(filepath.Dir(parts))-sizeBelow(parts)
+	now, others := workdir.Size(c.store.Dir), workdir.Size(filepath.Dir(parts))-workdir.Size(parts)
 	if others > 0 && (now+others+size > c.options.MaxBytes || short > 0) { // What nobody goes on with goes first.
 		for _, path := range c.leftParts() {
 			if err := removeParts(path); err != nil {
 				return err
 			}
 		}
-		left := sizeBelow(filepath.Dir(parts)) - sizeBelow(parts)
+		left := workdir.Size(filepath.Dir(parts)) - workdir.Size(parts)
 		others, short = left, short-(others-left)
 	}
 	bound := min(c.options.MaxBytes-size-others, now-max(short, 0))
@@ -79,7 +79,7 @@ func (c *Cache) makeRoom(size int64, parts string) error {
 // Tidy evicts the least recently used models until the cache is within its bound, and removes what downloads have left
 // that nobody has continued for a day. It returns the number of bytes removed.
 func (c *Cache) Tidy(now time.Time) (freed int64, err error) {
-	freed, err = c.evict(c.options.MaxBytes, sizeBelow(c.store.Dir), now)
+	freed, err = c.evict(c.options.MaxBytes, workdir.Size(c.store.Dir), now)
 	for _, path := range c.leftParts() {
 		if now.Sub(latestBelow(path)) > leftFor {
 			err = errors.Join(err, removeParts(path))
@@ -215,19 +215,6 @@ func freeBytes(dir string) (int64, error) {
 		return 0, fmt.Errorf("the room on the disk of %s: %w", dir, err)
 	}
 	return int64(fs.Bavail) * fs.Bsize, nil
-}
-
-// sizeBelow is the size of all files below a directory in bytes, as far as they are there.
-func sizeBelow(dir string) (bytes int64) {
-	_ = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
-		if err == nil && e.Type().IsRegular() {
-			if info, gone := e.Info(); gone == nil {
-				bytes += info.Size()
-			}
-		}
-		return nil
-	})
-	return bytes
 }
 
 // roomError says what to do if an error is that of a full disk.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/faas-infer/faas-infer/backoff"
 	"github.com/faas-infer/faas-infer/model/source"
 )
 
@@ -29,8 +30,8 @@ func (c *Client) Look(ctx context.Context, u source.URI, with Credentials) (foun
 		if stop := new(Fatal); err == nil || errors.As(err, stop) || attempt == lookAttempts || ctx.Err() != nil {
 			return found, err
 		}
-		if err := Wait(ctx, pause); err != nil {
-			return nil, err
+		if !backoff.Wait(ctx, pause) {
+			return nil, ctx.Err()
 		}
 		pause *= 2
 	}

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 )
 
 // Finding is what a URI names at its server.
@@ -77,16 +76,6 @@ func (f Fatal) Error() string { return f.Err.Error() }
 
 // Unwrap returns the error.
 func (f Fatal) Unwrap() error { return f.Err }
-
-// Wait waits for a time, or until ctx ends.
-func Wait(ctx context.Context, pause time.Duration) error {
-	select {
-	case <-time.After(pause):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
 
 // isDigest reports whether a text is a hash of so many hexadecimal digits.
 func isDigest(text string, digits int) bool {

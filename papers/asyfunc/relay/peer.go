@@ -99,8 +99,7 @@ func (p *Peer) Run(ctx context.Context, j Job) (Answer, error) {
 		<-p.ended
 		return Answer{}, <-c.answer
 	}
-	timer := time.NewTimer(j.Within)
-	defer timer.Stop()
+	timer := time.After(j.Within)
 	dropped := ctx.Done()
 	for {
 		select {
@@ -109,7 +108,7 @@ func (p *Peer) Run(ctx context.Context, j Job) (Answer, error) {
 		case <-dropped:
 			dropped = nil
 			p.drop(id)
-		case <-timer.C:
+		case <-timer:
 			p.end(fmt.Errorf("%w: %v passed", ErrLate, j.Within))
 			<-p.ended // Nothing is read into the outputs any more.
 			err := <-c.answer

@@ -1,7 +1,7 @@
 // Package arrival describes how requests arrive, as Markovian arrival processes
 // (MAPs). It has their statistics, samplers, and fits to observed gaps between
 // requests (BATCH, SC 2020, §III-A and §IV, Eq. 11, 12 and 16). It is pure and does
-// not observe requests itself. Begin with [MAP] and [FitKPC].
+// not observe requests itself. Begin with [MAP] and [Fit].
 package arrival
 
 import (

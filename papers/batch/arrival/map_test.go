@@ -114,6 +114,15 @@ func process(r *rand.Rand, order int) MAP {
 	}
 }
 
+// covariance is the covariance of gaps lag apart.
+func covariance(gaps []float64, mean float64, lag int) float64 {
+	sum := 0.0
+	for i := range len(gaps) - lag {
+		sum += (gaps[i] - mean) * (gaps[i+lag] - mean)
+	}
+	return sum / float64(len(gaps)-lag)
+}
+
 // Samples of many gaps have the moments of the process, within several standard
 // errors.
 func TestSamplesHaveTheMoments(t *testing.T) {

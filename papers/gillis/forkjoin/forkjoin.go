@@ -241,11 +241,10 @@ func await(group *sync.WaitGroup, most time.Duration) {
 		defer close(done)
 		group.Wait()
 	}()
-	timer := time.NewTimer(most)
-	defer timer.Stop()
+	timer := time.After(most)
 	select {
 	case <-done:
-	case <-timer.C:
+	case <-timer:
 	}
 }
 

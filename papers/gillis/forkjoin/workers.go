@@ -283,8 +283,7 @@ const pause = 100 * time.Millisecond
 // next waits until a worker that broke off has another address, or listens at its old one
 // after a pause.
 func (w *Workers) next(ctx context.Context, member int, old *place) (*place, error) {
-	again := time.NewTicker(pause)
-	defer again.Stop()
+	again := time.Tick(pause)
 	for {
 		at, changed := w.look(member)
 		if at != nil && at != old {
@@ -292,7 +291,7 @@ func (w *Workers) next(ctx context.Context, member int, old *place) (*place, err
 		}
 		select {
 		case <-changed:
-		case <-again.C:
+		case <-again:
 			if at == old && old.listens(ctx) {
 				return old, nil
 			}

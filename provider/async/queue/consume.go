@@ -153,8 +153,7 @@ func (p *Pool) Close(ctx context.Context) {
 		p.busy.Wait()
 		close(done)
 	}()
-	beats := time.NewTicker(p.options.AckWait / 3)
-	defer beats.Stop()
+	beats := time.Tick(p.options.AckWait / 3)
 	for {
 		select {
 		case <-done:
@@ -166,7 +165,7 @@ func (p *Pool) Close(ctx context.Context) {
 			<-done
 			p.flush()
 			return
-		case <-beats.C:
+		case <-beats:
 			p.progress()
 		}
 	}
@@ -210,13 +209,12 @@ func (p *Pool) all() []*worker {
 
 // beat sends signs of life for the messages in hand, three times in AckWait.
 func (p *Pool) beat() {
-	ticks := time.NewTicker(p.options.AckWait / 3)
-	defer ticks.Stop()
+	ticks := time.Tick(p.options.AckWait / 3)
 	for {
 		select {
 		case <-p.run.Done():
 			return
-		case <-ticks.C:
+		case <-ticks:
 			p.progress()
 		}
 	}
@@ -232,8 +230,7 @@ func (p *Pool) progress() {
 // provider, and those that another replica has stored.
 func (p *Pool) scan() {
 	p.scanConsumers()
-	ticks := time.NewTicker(p.options.Scan)
-	defer ticks.Stop()
+	ticks := time.Tick(p.options.Scan)
 	for {
 		if err := p.scanSubjects(); err != nil && p.run.Err() == nil {
 			p.log.Debug().Err(err).Msg("searching the queue")
@@ -241,7 +238,7 @@ func (p *Pool) scan() {
 		select {
 		case <-p.run.Done():
 			return
-		case <-ticks.C:
+		case <-ticks:
 		}
 	}
 }

@@ -86,13 +86,12 @@ func (b *Bus) Leave(ctx context.Context) {
 		// It fails if the connection is closed, and then no message comes any more.
 		_ = sub.Drain()
 	}
-	ticks := time.NewTicker(leavePause)
-	defer ticks.Stop()
+	ticks := time.Tick(leavePause)
 	for slices.ContainsFunc(b.subscriptions, (*nats.Subscription).IsValid) && b.conn.IsConnected() {
 		select {
 		case <-ctx.Done():
 			return
-		case <-ticks.C:
+		case <-ticks:
 		}
 	}
 }

@@ -104,14 +104,13 @@ func (g *guest) slow() {
 // write writes what is sent until the connection is cut.
 func (g *guest) write() {
 	defer g.cut()
-	pings := time.NewTicker(pingInterval)
-	defer pings.Stop()
+	pings := time.Tick(pingInterval)
 	var spare []byte
 	for {
 		select {
 		case <-g.gone:
 			return
-		case <-pings.C:
+		case <-pings:
 			g.ask()
 		case <-g.wake:
 		}

@@ -109,8 +109,7 @@ func (n *Node) Alive() error {
 
 // awaitContainerd waits until containerd accepts connections.
 func (n *Node) awaitContainerd(ctx context.Context) error {
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
+	tick := time.Tick(20 * time.Millisecond)
 	for end := time.Now().Add(patience); ; {
 		connection, err := net.Dial("unix", n.socket())
 		if err == nil {
@@ -125,7 +124,7 @@ func (n *Node) awaitContainerd(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-tick.C:
+		case <-tick:
 		}
 	}
 }
