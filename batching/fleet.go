@@ -29,10 +29,6 @@ type kind struct {
 	buckets []int64
 	// real is the time of a request that is too long for its deadline on any free instance, 0 for others.
 	real time.Duration
-	// doubt is the time of a request that is as much smaller as its size may be wrong ([Surely]), 0 if that is certain.
-	// trial is the kind that [kind.tried] returned.
-	doubt time.Duration
-	trial *kind
 	// stream: it is a stream of an instance that has several.
 	stream bool
 	// full is the largest batch that fills and executes in time when all
@@ -86,6 +82,9 @@ type fleet struct {
 	lanes  lanes
 	served [MaxClasses]served
 	pace   Pace
+	// slack is the part of the time that deadlines leave for the way back which it seldom takes. It counts where a request
+	// is otherwise refused.
+	slack time.Duration
 }
 
 // served says what serves a lane.
@@ -180,10 +179,10 @@ func (f *fleet) measure(within time.Duration, r *recent) (changed bool) {
 			f.served[lowest(rest)].instances += k.count
 		}
 	}
-	f.least, f.sized = maxReach, false
+	f.least, f.sized, f.slack = maxReach, false, Travel(within)/2
 	for _, k := range f.kinds {
 		f.scale(k, within, r)
-		f.least, f.sized = min(f.least, k.brief), f.sized || k.varies()
+		f.least, f.sized, f.slack = min(f.least, k.brief), f.sized || k.varies(), min(f.slack, Travel(k.within)/2)
 		for rest := k.lanes; rest != 0; rest &= rest - 1 {
 			l := &f.served[lowest(rest)]
 			if l.capacity == 0 || k.exec[0] < l.fastest {

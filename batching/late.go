@@ -89,16 +89,13 @@ type spoiling struct {
 }
 
 // suits returns the kind as which the instance should execute a request of kind of, nil if it should not.
-// One that is more likely in time than late should, whatever its objective is, and one that is in time if it is smaller
-// than it seems.
+// One that is in time if the instance is quick should, whatever its objective is.
 func (o *spoiling) suits(s *Shared, of *kind, w *waiter) *kind {
 	left := w.due - o.start
 	switch {
-	case s.fleet.pace.Of(max(of.real, of.exec[0])) <= left:
+	case s.fleet.soonest(max(of.real, of.exec[0])) <= left:
 		return of
-	case of.doubt > 0 && of.doubt <= left:
-		return of.tried()
-	case of.real > 0 && s.fleet.pace.Of(of.exec[0]) <= left && !s.fleet.inTimeSomewhere(w) && o.allow(s, of):
+	case of.real > 0 && s.fleet.soonest(of.exec[0]) <= left && !s.fleet.inTimeSomewhere(w) && o.allow(s, of):
 		return of
 	}
 	return nil

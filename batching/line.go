@@ -40,7 +40,7 @@ func (s *Shared) lineUp(k *kind, start time.Duration) *kind {
 	l.queue = &l.merged
 	for rest := l.lanes; rest != 0; rest &= rest - 1 {
 		lane := lowest(rest)
-		l.skip[lane] = s.queues[lane].before(start + s.fleet.pace.Of(k.exec[0]))
+		l.skip[lane] = s.queues[lane].before(start + s.fleet.soonest(k.exec[0]))
 		l.more += s.queues[lane].len() - l.skip[lane]
 	}
 	items, next, ahead := l.merged.items[:0], l.skip, k.reach+lookAhead

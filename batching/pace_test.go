@@ -155,3 +155,30 @@ func TestPaceIsTheMedian(t *testing.T) {
 		t.Errorf("all batches take 120 ms: %v", got)
 	}
 }
+
+// Half of the batches take less than the median of a pace, and few less than its quick time, however they vary.
+func TestAPaceKnowsQuickBatches(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 1))
+	for _, spread := range []float64{0.02, 0.08, 0.2} {
+		var p Pace
+		below, quickest, n := 0, 0, 0
+		for i := range 20_000 {
+			real := time.Duration(80e6 * math.Exp(spread*random.NormFloat64()))
+			p.Add(real, ms(100))
+			if i < 1000 {
+				continue
+			}
+			n++
+			if real < p.Of(ms(100)) {
+				below++
+			}
+			if real < p.Quick(ms(100)) {
+				quickest++
+			}
+		}
+		part, of := float64(below)/float64(n), float64(quickest)/float64(n)
+		if math.Abs(part-0.5) > 0.05 || math.Abs(of-quick) > 0.1 || p.Quick(ms(100)) > p.Of(ms(100)) {
+			t.Errorf("spread %v: %.2f take less than the median, %.2f less than the quick time", spread, part, of)
+		}
+	}
+}

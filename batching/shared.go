@@ -213,14 +213,14 @@ func (s *Shared) Next() (time.Time, bool) {
 	return s.clock.time(at), true
 }
 
-// expire rejects the requests that even a batch of one, started now on the fastest
-// instance that serves them, would more likely answer too late than in time. Earlier it rejects
-// none: a request that waits costs nothing, and the instance may be free before its batch should end.
+// expire rejects the requests that a batch of one, started now on the fastest instance that serves them, would
+// answer too late even if it is quick and the way back is, too. Earlier it rejects none: a request that waits costs
+// nothing, and the instance may be free before its batch should end.
 func (s *Shared) expire(now time.Duration) {
 	from := len(s.ids)
 	for rest := s.queued; rest != 0; rest &= rest - 1 {
 		lane := lowest(rest)
-		q, soonest := &s.queues[lane], now+s.fleet.pace.Of(s.fleet.served[lane].fastest)
+		q, soonest := &s.queues[lane], now+s.fleet.soonest(s.fleet.served[lane].fastest)
 		if s.sized && s.fleet.sized {
 			s.expireSized(now, lane)
 		} else if q.at(0).due < soonest {
@@ -277,7 +277,7 @@ func (s *Shared) best(now time.Duration) *kind {
 			continue
 		}
 		waiting, last := s.count(k)
-		if now+s.fleet.pace.Of(s.soonest(k)) > last {
+		if now+s.fleet.soonest(s.soonest(k)) > last {
 			continue
 		}
 		if len(s.fleet.kinds) == 1 {

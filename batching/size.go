@@ -52,6 +52,9 @@ func (s *Shared) size(now, start time.Duration, k *kind) (from, size int, passed
 	return from, size, from > first
 }
 
+// soonest is when an instance may be done with a batch at the earliest, less what a deadline leaves for the way back.
+func (f *fleet) soonest(exec time.Duration) time.Duration { return f.pace.Quick(exec) - f.slack }
+
 // triedFrom is the first request that is more likely in time than late if the instance executes it alone.
 func triedFrom(s *Shared, start time.Duration, k *kind) int {
 	return s.line.before(start + s.fleet.pace.Of(k.exec[0]))
@@ -74,11 +77,13 @@ func single(s *Shared, now, start time.Duration, k *kind, first int) (from int) 
 	return first
 }
 
-// likely is the largest batch that is in time by the median. If no request is in time by Exec, nothing better is
-// to do, so it loses nothing.
+// likely is the largest batch that is in time by the median, or one request that is in time if the instance is quick. If
+// no request is in time by Exec, nothing better is to do, so it loses nothing.
 func likely(s *Shared, now, start time.Duration, k *kind) (from, size int, passed bool) {
 	pace := &s.fleet.pace
-	from = triedFrom(s, start, k)
+	if from = triedFrom(s, start, k); from == s.line.len() {
+		from = s.line.before(start + s.fleet.soonest(k.exec[0]))
+	}
 	limit := min(s.line.len()-from, s.limit(now, k), s.line.limit)
 	return from, max(1, k.largest(pace.exec(s.line.at(from).due-start), limit)), false
 }

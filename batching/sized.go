@@ -53,9 +53,6 @@ func (k *kind) of(of work) *kind {
 	}
 	s := *k
 	s.planned, s.sized, s.buckets, s.free = k, nil, nil, Set{}
-	if k.padTo > 0 && of.elements > 0 {
-		s.doubt = k.sizedTime(of.rows, Surely(of.elements))
-	}
 	s.exec = make([]time.Duration, max(1, len(k.exec)/of.rows))
 	last := time.Duration(0)
 	for i := range s.exec {
@@ -71,33 +68,6 @@ func (k *kind) of(of work) *kind {
 	s.fill()
 	k.sized[of] = &s
 	return &s
-}
-
-// sure is the part of the estimated size of a text that it has in all likelihood: tokens are off by 11 % on average.
-const sure = 0.75
-
-// Surely is the size that a text has at least, in all likelihood, if its estimated size is elements.
-func Surely(elements int64) int64 { return max(1, int64(sure*float64(elements))) }
-
-// least is the time that a request of the kind takes, more likely than not, if its size is right, or at most if it is
-// clearly smaller: a batch is seldom both small and quick.
-func (p *Pace) least(k *kind) time.Duration {
-	if median := p.Of(k.exec[0]); k.doubt == 0 || median < k.doubt {
-		return median
-	}
-	return k.doubt
-}
-
-// tried returns the kind of requests that are in time only if they are smaller than they seem. They run alone, and the
-// plan sees the time that they seem to take.
-func (k *kind) tried() *kind {
-	if k.trial == nil {
-		t := *k
-		t.exec, t.real, t.batch, t.reach = []time.Duration{min(k.doubt, k.exec[0])}, max(k.real, k.exec[0]), 1, 1
-		t.fill()
-		k.trial = &t
-	}
-	return k.trial
 }
 
 // sizedTime is the time of so many rows of a size, 0 for the planned one, in as many batches as they need.
@@ -198,7 +168,7 @@ func (s *Shared) soonest(k *kind) time.Duration {
 	return min(k.exec[0], k.of(work{1, 1}).exec[0])
 }
 
-// fastest is the shortest time that any instance may take for a request of a lane, by the request's size.
+// fastest is the time that any instance takes for a request of a lane if it is quick, by the request's size.
 func (f *fleet) fastest(lane int, w *waiter) time.Duration {
 	inTime, late := farthest, farthest
 	for _, k := range f.kinds {
@@ -206,9 +176,9 @@ func (f *fleet) fastest(lane int, w *waiter) time.Duration {
 			continue
 		}
 		if of := k.of(w.work); of.real == 0 {
-			inTime = min(inTime, f.pace.least(of))
+			inTime = min(inTime, f.pace.Quick(of.exec[0]))
 		} else {
-			late = min(late, f.pace.least(of))
+			late = min(late, f.pace.Quick(of.exec[0]))
 		}
 	}
 	switch {
@@ -225,12 +195,12 @@ func (f *fleet) fastest(lane int, w *waiter) time.Duration {
 func (s *Shared) latestStart(lane int) time.Duration {
 	q := &s.queues[lane]
 	if !s.sized || !s.fleet.sized {
-		return q.at(0).due - s.fleet.pace.Of(s.fleet.served[lane].fastest)
+		return q.at(0).due + s.fleet.slack - s.fleet.pace.Quick(s.fleet.served[lane].fastest)
 	}
 	at := farthest
 	for i := range min(q.len(), lookAhead) {
 		w := q.at(i)
-		at = min(at, w.due-s.fleet.fastest(lane, w))
+		at = min(at, w.due+s.fleet.slack-s.fleet.fastest(lane, w))
 	}
 	return at
 }
@@ -240,7 +210,7 @@ func (s *Shared) expireSized(now time.Duration, lane int) {
 	q, late := &s.queues[lane], 0
 	for i := 0; i < min(q.len(), lookAhead); {
 		w := q.at(i)
-		if now+s.fleet.fastest(lane, w) <= w.due {
+		if now+s.fleet.fastest(lane, w) <= w.due+s.fleet.slack {
 			i++
 			continue
 		}

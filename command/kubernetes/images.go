@@ -50,6 +50,8 @@ type images struct {
 	alike func(ctx context.Context, b *bundle.Bundle) error
 	// texts checks models that take texts.
 	texts bundles.TextChecker
+	// tokenizers count the tokens of requests' texts.
+	tokenizers *bundles.Tokenizers
 	// cutter plans how models are cut over several pods.
 	cutter bundles.Cutter
 	// function returns the object of a function by its full name.
@@ -208,7 +210,24 @@ func (i *images) setTexts(ctx context.Context, b *bundle.Bundle, f *provider.Fun
 	for at := range models {
 		models[at].Text = ""
 	}
+	if b.Text != nil {
+		i.setCounters(f, b.Dir, models)
+	}
 	return err
+}
+
+// setCounters makes the tokens of texts be counted for the models of a bundle. It brings the bundle if it is not on this
+// machine.
+func (i *images) setCounters(f *provider.Function, dir string, models []control.Model) {
+	for at := range models {
+		file := models[at].File
+		models[at].Counter = i.tokenizers.Counter(f, func(ctx context.Context) (*bundle.Bundle, error) {
+			if err := i.models.Here(ctx, file); err != nil {
+				return nil, err
+			}
+			return bundle.OpenDir(dir)
+		})
+	}
 }
 
 // makeRoom evicts the least recently used bundles if they exceed --images-size. An evicted

@@ -226,7 +226,7 @@ func (p *platform) openControllers(opening context.Context) (command.Controller,
 		return nil, err
 	}
 	models := &imageModels{local: local, root: f.imageDir()}
-	p.images = &images{platform: p, models: models, alike: local.Alike, texts: local, cutter: p.cutter(models), function: p.objects.Lookup}
+	p.images = &images{platform: p, models: models, alike: local.Alike, texts: local, tokenizers: bundles.NewTokenizers(b.Log), cutter: p.cutter(models), function: p.objects.Lookup}
 	p.images.uris, byURI.models = byURI, models
 	if p.images.own, err = f.credentials.keychain(b.Log); err != nil {
 		return nil, err

@@ -115,6 +115,7 @@ func (i *images) recorded(f *provider.Function) (reference string, models []cont
 		fetch := func(ctx context.Context) error { return i.fetch(ctx, f.Deployment, r.Reference) }
 		return origin{inside: path.Join(r.Directory, m.File) + "@" + r.Digest, fetch: fetch}
 	})
+	i.setCounters(f, image.Folder(i.models.root, r.Digest), models)
 	i.found.put(f.Name, n)
 	return r.Reference, models, true
 }

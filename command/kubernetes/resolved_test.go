@@ -187,7 +187,8 @@ func TestRegistryIsOffTheStartPath(t *testing.T) {
 		t.Fatalf("without a registry: %q, %+v, %v", again, known, err)
 	}
 	file := known[0].File
-	known[0].File = models[0].File // The directories differ.
+	// The directories differ, and only a model whose bundle is read is known to take no texts.
+	known[0].File, known[0].Counter = models[0].File, nil
 	if !reflect.DeepEqual(known, models) {
 		t.Errorf("%+v, not %+v", known, models)
 	}

@@ -258,6 +258,7 @@ func (u *uris) recorded(f *provider.Function, r v1alpha1.ResolvedImage) (n found
 	models = n.restore(u.models, u.downloads.Dir(r.Entry), func(m v1alpha1.ResolvedModel) origin {
 		return origin{inside: inContent(m.File, r.Content), fetch: fetch}
 	})
+	u.platform.images.setCounters(f, u.downloads.Dir(r.Entry), models)
 	return n, models, true
 }
 

@@ -12,7 +12,7 @@ import (
 func reranker(t *testing.T, length int) *Reader {
 	t.Helper()
 	var inputs []tensor.Info
-	for _, name := range []string{idsInput, maskInput} {
+	for _, name := range []string{IDsInput, maskInput} {
 		inputs = append(inputs, tensor.Info{Name: name, Type: tensor.Int32, Shape: []int64{-1, -1}})
 	}
 	outputs := []tensor.Info{{Name: "y", Type: tensor.FP32, Shape: []int64{-1, 1}}}

@@ -44,7 +44,7 @@ func (r *Reader) Inputs(rows []Row, buffer func(size int) []byte) []tensor.Tenso
 // column returns the values of a row for an input, nil if all are the same: 1 in the mask, 0 in the types.
 func (r *Reader) column(input string, row Row) []int32 {
 	switch input {
-	case idsInput:
+	case IDsInput:
 		return row.IDs
 	case typeInput:
 		return row.TypeIDs
@@ -55,7 +55,7 @@ func (r *Reader) column(input string, row Row) []int32 {
 // padding is the value behind a row's end, and the value of the row itself if it has no column.
 func (r *Reader) padding(input string) (values [2]int32) {
 	switch input {
-	case idsInput:
+	case IDsInput:
 		values[0] = r.pad
 	case maskInput:
 		values[1] = 1

@@ -15,9 +15,11 @@ import (
 	"github.com/faas-infer/faas-infer/model/tokenizer"
 )
 
-// The inputs of a model that takes texts.
+// IDsInput is the input of a model of texts with the token ids.
+const IDsInput = "input_ids"
+
+// The other inputs of such a model.
 const (
-	idsInput  = "input_ids"
 	maskInput = "attention_mask"
 	typeInput = "token_type_ids"
 )
@@ -135,9 +137,9 @@ func (r *Reader) checkInputs() error {
 		names = append(names, in.Name)
 		shape := own(in)
 		switch {
-		case !slices.Contains([]string{idsInput, maskInput, typeInput}, in.Name):
+		case !slices.Contains([]string{IDsInput, maskInput, typeInput}, in.Name):
 			return fmt.Errorf("text: the model has the input %s; one of texts takes %s, %s and %s only; export it without %s",
-				in.Name, idsInput, maskInput, typeInput, in.Name)
+				in.Name, IDsInput, maskInput, typeInput, in.Name)
 		case in.Type != tensor.Int64 && in.Type != tensor.Int32:
 			return fmt.Errorf("text: input %s is %s; it must be INT64 or INT32", in.Name, in.Type)
 		case len(shape) != 2 || in.Edge != nil && in.Edge.Axis > 0 || shape[0] > 1:
@@ -149,7 +151,7 @@ func (r *Reader) checkInputs() error {
 			r.fixed = int(shape[1])
 		}
 	}
-	for _, name := range []string{idsInput, maskInput} {
+	for _, name := range []string{IDsInput, maskInput} {
 		if !slices.Contains(names, name) {
 			return fmt.Errorf("text: the model has no input %s; it has %s", name, strings.Join(names, ", "))
 		}

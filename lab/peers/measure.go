@@ -61,6 +61,8 @@ type Trials struct {
 	// Warm is the minimum time of the part of a trial that does not count, in which a server that
 	// scales may do so.
 	Warm time.Duration
+	// Size is about how much of the model's time the request with an index takes beside others, nil if all take as much.
+	Size func(index int) int
 	// Log gets a line for each trial.
 	Log io.Writer
 
@@ -269,7 +271,7 @@ func (s *Trials) met(ctx context.Context, t load.Target, rate float64) (bool, er
 
 // report logs a trial and counts its requests.
 func (s *Trials) report(rate float64, r *load.TargetResult, seen []load.Observed) {
-	early := refusedEarly(seen, s.SLO)
+	early := refusedEarly(seen, s.SLO, s.Size)
 	s.offered, s.refusedEarly = s.offered+len(seen), s.refusedEarly+early
 	note := ""
 	if r.Refused > 0 {

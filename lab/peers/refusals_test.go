@@ -31,9 +31,31 @@ func TestRefusedEarly(t *testing.T) {
 		"only later ones are answered":     {[]load.Observed{first, refused(1000, 1001), good(1002, 1300)}, 1},
 		"no answer at all":                 {[]load.Observed{first, {At: ms, Latency: ms, Sent: true}, {At: ms}}, 0},
 	} {
-		if got := refusedEarly(c.requests, slo); got != c.want {
+		if got := refusedEarly(c.requests, slo, nil); got != c.want {
 			t.Errorf("%s: %d, want %d", name, got, c.want)
 		}
+	}
+}
+
+// A request takes the time of those of about its size.
+func TestRefusedEarlyBySize(t *testing.T) {
+	const ms = time.Millisecond
+	var requests []load.Observed
+	for i := range 60 { // Every third is long, and takes 300 ms.
+		r := load.Observed{Index: i, At: time.Duration(i) * 1000 * ms, Latency: 50 * ms, Sent: true, Good: true, Status: http.StatusOK}
+		if i%3 == 0 {
+			r.Latency = 300 * ms
+		}
+		requests = append(requests, r)
+	}
+	for i := range 2 { // Refused after 200 ms.
+		requests = append(requests, load.Observed{
+			Index: 60 + i, At: time.Duration(60+i) * 1000 * ms, Latency: 200 * ms, Sent: true, Status: http.StatusServiceUnavailable,
+		})
+	}
+	size := func(index int) int { return []int{100, 9, 10}[index%3] }
+	if got := refusedEarly(requests, 400*ms, size); got != 1 {
+		t.Errorf("%d could have been in time, want the short one", got)
 	}
 }
 

@@ -114,6 +114,9 @@ func (c *corpus) take(t *tokenizer.Tokenizer, n, length int) error {
 	return nil
 }
 
+// size is the number of tokens of the request with an index.
+func (c *corpus) size(index int) int { return c.tokens[index%len(c.tokens)] }
+
 // count is a text's number of tokens, with the special ones.
 func count(t *tokenizer.Tokenizer, text string) (int, error) {
 	e, err := t.Encode(text, tokenizer.Unlimited)

@@ -198,7 +198,7 @@ func (u *run) model(ctx context.Context, f folder) error {
 	if err != nil {
 		return fmt.Errorf("make the model: %w", err)
 	}
-	s := &served{folder: f, dir: dir, trials: peers.Trials{SLO: u.SLO, Trial: u.Trial, Budget: u.Budget, Log: u.o.Log}}
+	s := &served{folder: f, dir: dir, trials: peers.Trials{SLO: u.SLO, Trial: u.Trial, Budget: u.Budget, Log: u.o.Log, Size: u.corpus.size}}
 	if chosen(u.Parts, PartTime) {
 		if err := u.times(ctx, s); err != nil {
 			return fmt.Errorf("times: %w", err)

@@ -48,10 +48,13 @@ type Observation struct {
 type Correction struct {
 	// base is the profile as it was found. profile and bare are those of the size that requests
 	// have, with and without margins.
-	base     *profiler.Profile
-	profile  *profiler.Profile
-	bare     *profiler.Profile
-	seen     sizes
+	base    *profiler.Profile
+	profile *profiler.Profile
+	bare    *profiler.Profile
+	seen    sizes
+	// limit and widest are those of SetObjective.
+	limit    time.Duration
+	widest   profiler.Share
 	id       string
 	quantile float64
 	shares   map[profiler.Share]*share
@@ -88,13 +91,16 @@ func classOf(batch int) int { return bits.Len(uint(batch - 1)) }
 func New(p *profiler.Profile, quantile float64) *Correction {
 	c := &Correction{base: p, profile: p, id: Fingerprint(p), shares: map[profiler.Share]*share{}}
 	c.setBeside(expected(p))
-	c.SetQuantile(quantile)
+	c.SetObjective(quantile, 0, profiler.Share{})
 	return c
 }
 
-// SetQuantile changes the part of the executions that must take no longer than the
-// corrected times. It keeps the evidence. The quantile is limited to [0.5, 0.999].
-func (c *Correction) SetQuantile(quantile float64) { c.quantile = max(0.5, min(0.999, quantile)) }
+// SetObjective changes the part of the executions that must take no longer than the
+// corrected times. It keeps the evidence. The quantile is limited to [0.5, 0.999]. A request is in time
+// if one row takes at most limit on the widest share of an instance. If limit is 0, none is too long.
+func (c *Correction) SetObjective(quantile float64, limit time.Duration, widest profiler.Share) {
+	c.quantile, c.limit, c.widest = max(0.5, min(0.999, quantile)), limit, widest
+}
 
 // Profile is the corrected profile, with the instances' time outside the engine. When
 // [Correction.Update] finds that this time has changed, Profile becomes a new one.

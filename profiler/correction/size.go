@@ -15,6 +15,9 @@ const (
 	// smaller is how long requests must be smaller than planned before the plan follows them. It
 	// follows larger ones at once, since those are late otherwise.
 	smaller = time.Minute
+	// fewLate and partLate bound the executions that the plan passes over because they are late in any case, in number
+	// and as a part of all. With more of them the plan follows, and says that no config meets the objective.
+	fewLate, partLate = 5.0, 0.05
 	// largestElements is the maximum of a valid size.
 	largestElements = 1 << 40
 )
@@ -40,16 +43,26 @@ func (s *sizes) observe(class int64) {
 	s.weights[class]++
 }
 
-// wanted is the class that the given part of the executions does not exceed, 0 without any.
-func (s *sizes) wanted(quantile float64) (class int64) {
-	total := 0.0
-	for _, w := range s.weights {
-		total += w
+// wanted is the class that the given part of the executions does not exceed, 0 without any. It passes over few that are
+// late in any case: a plan for them does not help them, and harms the others.
+func (s *sizes) wanted(quantile float64, late func(class int64) bool) (class int64) {
+	total, tooLong := 0.0, 0.0
+	for of, w := range s.weights {
+		if total += w; late(of) {
+			tooLong += w
+		}
+	}
+	few := tooLong < max(fewLate, partLate*total)
+	if few {
+		total -= tooLong
 	}
 	sum := 0.0
-	for _, class = range slices.Sorted(maps.Keys(s.weights)) {
-		if sum += s.weights[class]; sum >= quantile*total {
-			return class
+	for _, of := range slices.Sorted(maps.Keys(s.weights)) {
+		if few && late(of) {
+			break // So are all larger ones.
+		}
+		if class, sum = of, sum+s.weights[of]; sum >= quantile*total {
+			break
 		}
 	}
 	return class
@@ -61,9 +74,13 @@ func (c *Correction) resize() (changed bool) {
 	if by == nil || len(c.seen.weights) == 0 {
 		return false
 	}
-	now, want := cmp.Or(c.seen.planned, by.Elements), c.seen.wanted(c.quantile)
+	exec, _ := c.ExecTime(1, c.widest)
+	tooLong := func(elements int64) bool {
+		return c.limit > 0 && float64(exec)*c.base.SizeFactor(1, c.seen.planned, elements) > float64(c.limit)
+	}
+	now, want := cmp.Or(c.seen.planned, by.Elements), c.seen.wanted(c.quantile, tooLong)
 	switch {
-	case want == now:
+	case want == now || want == 0:
 		c.seen.below = time.Time{}
 		return false
 	case want < now && c.seen.below.IsZero():

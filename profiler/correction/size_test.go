@@ -67,6 +67,29 @@ func TestTimesFollowTheSizesThatAreSeen(t *testing.T) {
 	}
 }
 
+// The plan passes over requests that are late on any instance, unless many are.
+func TestFewRequestsThatAreTooLongDoNotChangeThePlan(t *testing.T) {
+	c := New(texts(), 0.95)
+	exec, _ := c.ExecTime(1, cores(1000))
+	c.SetObjective(0.95, 3*exec, cores(1000)) // 512 tokens take four times as long.
+	at := execute(c, start, 1, 512, 1)
+	for range 20 {
+		at = execute(c, execute(c, at, 1, 512, 1), 39, 64, 1)
+	}
+	if _, _, larger := c.Larger(); larger {
+		t.Error("the plan follows 2.5 % of requests that are late in any case")
+	}
+	at = execute(c, at, 1, 256, 1)
+	at = execute(c, at, 20, 256, 1)
+	if length, _, _ := c.Larger(); length != 256 {
+		t.Errorf("planned are %d tokens, want those of requests that can be in time", length)
+	}
+	execute(c, at, 60, 512, 1)
+	if length, _, _ := c.Larger(); length != 512 {
+		t.Errorf("planned are %d tokens of those of most requests", length)
+	}
+}
+
 func TestSizesAreKeptOverARestart(t *testing.T) {
 	c := New(texts(), 0.95)
 	at := execute(c, start, 50, 512, 1)

@@ -24,6 +24,8 @@ type Registrar struct {
 	Children *children.Models
 	log      zerolog.Logger
 	variants Variants
+	// tokenizers count the tokens of requests' texts.
+	tokenizers *Tokenizers
 	// cutter has the plans of models that are cut over several instances, below state, too.
 	cutter Cutter
 	Background
@@ -34,7 +36,7 @@ func New(root Dir, state string, models *children.Models, log zerolog.Logger) *R
 	cutter := NewCutter(CutterOptions{State: state, Models: models, Logger: log})
 	// Variants and plans that the provider makes are below its own directory: a bundle belongs to its user.
 	variants := VariantsIn(Place{Bundles: root, State: state, Hash: models.Hash, Children: models})
-	return &Registrar{bundles: root, Children: models, log: log, variants: variants, cutter: cutter}
+	return &Registrar{bundles: root, Children: models, log: log, variants: variants, cutter: cutter, tokenizers: NewTokenizers(log)}
 }
 
 // Close ends what is being planned for suggestions, and BeginTidying, and waits for their end.
@@ -70,6 +72,12 @@ func (r *Registrar) Models(ctx context.Context, f *provider.Function) (dir strin
 	}
 	if err != nil {
 		return b.Dir, nil, fmt.Errorf("%s: %w", f.ModelFrom(), err)
+	}
+	if b.Text != nil {
+		counter := r.tokenizers.Counter(f, func(ctx context.Context) (*bundle.Bundle, error) { return r.open(ctx, f) })
+		for i := range models {
+			models[i].Counter = counter
+		}
 	}
 	return b.Dir, models, nil
 }

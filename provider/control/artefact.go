@@ -13,6 +13,7 @@ import (
 	"github.com/faas-infer/faas-infer/profiler/correction"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/provider/dispatch"
 	"github.com/faas-infer/faas-infer/provider/latency"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
@@ -27,6 +28,8 @@ type artefact struct {
 	accuracy float64
 	// texts says what it does with texts, "" if it takes none.
 	texts string
+	// counter counts the tokens of requests' texts, nil if nothing does.
+	counter dispatch.Counter
 	// fingerprint is the fingerprint of instances that load it now, "" if the provider has
 	// no other replicas.
 	fingerprint string

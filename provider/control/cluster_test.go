@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -39,6 +40,8 @@ type fakeBackend struct {
 	// elements is the size of the rows of all requests, 0 if instances report none. Batches of
 	// models of texts take in proportion to it.
 	elements int64
+	// texts: instances report the rows of texts.
+	texts atomic.Bool
 	// disturbed is a node on which batches take three times as long.
 	disturbed string
 	// resized lists the configs that Resize got; resizeFails makes it fail.
@@ -187,6 +190,9 @@ func (b *fakeBackend) serve(in *fakecluster.Instance, conn net.Conn) {
 			report = fmt.Sprintf("%s: %d\r\n", frame.ExecHeader, took.Microseconds())
 			if elements := b.size(); elements > 0 {
 				report += fmt.Sprintf("%s: %d\r\n", frame.ElementsHeader, elements)
+			}
+			if b.texts.Load() {
+				report += fmt.Sprintf("%s: 1.00\r\n", frame.RowsHeader)
 			}
 		}
 		answers := make([]frame.Response, len(members))

@@ -306,7 +306,7 @@ func (c *Controller) newFunction(f *provider.Function, batches batching.Policy) 
 	fn.dispatcher = dispatch.New(dispatch.Options{
 		Policy: batches, SLO: f.Inference.SLO, ColdWait: c.options.ColdWait, QueueLimit: c.options.QueueLimit,
 		Recorder: recorder, OnCold: func() { c.options.Replica.WakeLeader(c.Wake) }, OnLost: c.keeper.Lost,
-		OnSuspect: c.keeper.Suspect, Dial: c.options.Dial, Once: f.Inference.Once, Hold: hold,
+		OnSuspect: c.keeper.Suspect, Dial: c.options.Dial, Once: f.Inference.Once, Hold: hold, Counting: &fn.counting,
 	})
 	fn.Fleet = keeper.NewFleet[*instance](fn.dispatcher, recorder)
 	fn.shadows = keeper.NewFleet[*instance](fn.dispatcher, recorder)

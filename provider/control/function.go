@@ -50,8 +50,10 @@ type function struct {
 	log   zerolog.Logger
 
 	dispatcher *dispatch.Dispatcher
-	classing   classing
-	handover   handover
+	// counting counts the tokens of its requests' texts.
+	counting dispatch.Counting
+	classing classing
+	handover handover
 	// tuned is the function's batching policy if a tuner sets it, otherwise nil.
 	tuned *tuned
 	// stats, running and executed are the results of the latest look. The next look

@@ -8,6 +8,7 @@ import (
 	"github.com/faas-infer/faas-infer/model/cut"
 	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/dispatch"
 )
 
 // Model is a model that a function's instances may load: its only one, or a variant.
@@ -22,6 +23,8 @@ type Model struct {
 	// Text identifies how the model takes texts: its bundle's settings and tokenizer. Texts says it to people. Both
 	// are "" if it takes none.
 	Text, Texts string
+	// Counter counts the tokens of requests' texts, nil if nothing does.
+	Counter dispatch.Counter
 	// Accuracy is in percent, 0 if it is not known.
 	Accuracy float64
 	// From is the name of the model that Plan cuts, Plan says how, and Profile has the predicted

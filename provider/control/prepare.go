@@ -308,6 +308,7 @@ func (c preparation) serve(tried bool) {
 		}
 	}
 	fn.offer()
+	fn.counting.Set(found[0].counter)
 	fn.failed, fn.Unplaced, fn.Failures = "", "", keeper.Failures{}
 	fn.Metrics.SetProvisional(slices.ContainsFunc(found, func(a *artefact) bool { return a.profile.Provisional }))
 	fn.Metrics.SetUnbatched(unbatched(found) != "")
@@ -340,7 +341,7 @@ func (c preparation) artefacts() (found []*artefact) {
 				Shapes: latency.SizesOf(r.Function).Shapes, MaxShapes: r.Inference.MaxShapes,
 				MaxLength: r.Inference.MaxLength, RefuseLong: r.Inference.RefuseLong, Text: t.Text,
 			},
-			of: t.Of, accuracy: t.Accuracy, texts: t.Texts, cut: t.Plan, file: t.File,
+			of: t.Of, accuracy: t.Accuracy, texts: t.Texts, counter: t.Counter, cut: t.Plan, file: t.File,
 			profile: profile, promised: c.rules.Promised(r.Function, profile), reach: c.rules.Reach(r.Function, profile),
 		}
 		times := c.records.Correction(recordName(r.Name, t.Name, ""), profile, latency.Quantile(r.Function))
@@ -381,7 +382,8 @@ func (c preparation) settle(a *artefact) (refuse *annotation.Error) {
 	a.candidates = a.plan.Candidates
 	if a.plan.Refuse == nil {
 		for _, p := range a.paces {
-			p.times.SetQuantile(latency.Quantile(r.Function))
+			limit, widest := c.rules.Bound(r.Function, p.profile)
+			p.times.SetObjective(latency.Quantile(r.Function), limit, widest)
 		}
 	}
 	return a.plan.Refuse

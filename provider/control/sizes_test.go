@@ -1,14 +1,17 @@
 package control
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
 	"github.com/faas-infer/faas-infer/provider/latency"
@@ -38,6 +41,45 @@ func TestPlansFollowTheSizesThatAreSeen(t *testing.T) {
 		s, _ := r.Status(full("f"))
 		if !strings.Contains(s.Problem, "tokens, for which the model takes longer than for the 128 that it was deployed for") {
 			t.Errorf("the problem is %q", s.Problem)
+		}
+	})
+}
+
+// countedTexts finds models of texts whose tokens it counts.
+type countedTexts struct {
+	fakeBundles
+	counted atomic.Int64
+}
+
+func (c *countedTexts) Models(ctx context.Context, f *provider.Function) (bundle string, models []Model, err error) {
+	if bundle, models, err = c.fakeBundles.Models(ctx, f); err == nil {
+		models[0].Counter = c
+	}
+	return bundle, models, err
+}
+
+func (c *countedTexts) Count(*frame.Request) (rows, tokens int, exact bool) {
+	c.counted.Add(1)
+	return 1, 128, true
+}
+
+// The tokens of requests are counted by what a function's bundle says, once instances have reported texts.
+func TestBundlesCountTokens(t *testing.T) {
+	by := &countedTexts{}
+	tryWith(t, func(o *Options) { o.Bundles = by }, func(r *rig) {
+		r.backend.take(always(1 / 1.1))
+		r.backend.texts.Store(true)
+		r.backend.lengthen(256)
+		r.measured("f", "text")
+		for range 5 {
+			d, _ := r.on.Dispatchers.Load("f")
+			body := []byte(`{"input":"a"}`)
+			if _, err := d.(provider.Dispatcher).Invoke(r.t.Context(), &frame.Request{Method: "POST", Path: "/", Body: body}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := by.counted.Load(); n < 3 {
+			t.Errorf("%d of 5 requests are counted", n)
 		}
 	})
 }

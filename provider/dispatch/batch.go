@@ -23,7 +23,7 @@ type batch struct {
 	policy batching.Policy
 	// limit is the maximum number of requests that the instance executes at once.
 	limit int
-	// least is the median time of a batch of one on the instance, predicted the time that few batches
+	// least is the time of a quick batch of one on the instance, predicted the time that few batches
 	// such as this one exceed.
 	least, predicted time.Duration
 	// rows is how many rows its calls seem to have.

@@ -74,6 +74,8 @@ type Options struct {
 	// Once says that no request may run twice, because its execution has side effects. A
 	// request then fails if its instance is lost.
 	Once bool
+	// Counting counts the tokens of requests' texts, nil for nothing.
+	Counting *Counting
 }
 
 // Dispatcher serves one function. Its methods are safe for concurrent use.
@@ -220,6 +222,7 @@ func New(o Options) *Dispatcher {
 	return &Dispatcher{
 		options: o, policy: o.Policy, waiting: waiting{calls: map[batching.RequestID]*call{}, lines: map[*frame.Owner]*ownerLine{}}, instances: map[cluster.InstanceID]*instanceState{},
 		notices: probe.NewNotices(func(n notice) { o.OnSuspect(n.id, n.suspect) }), ended: make(chan struct{}),
+		sizes: sizes{counting: o.Counting},
 	}
 }
 
@@ -406,7 +409,7 @@ func (d *Dispatcher) batch(now time.Time, m *instanceState, stream cluster.Insta
 	b.generation, b.upSince, b.variant, b.revision = m.generation, m.upSince, m.Variant, m.Revision
 	b.link, b.limit, b.slow, b.once, b.slo = m.link, m.Config.Batch, m.Slow, d.options.Once, d.options.SLO
 	b.predict(&m.Instance)
-	b.least = d.pace.Of(b.least)
+	b.least = d.pace.Quick(b.least)
 	b.overdue = d.tardiness.overdue(b.predicted)
 	return b
 }

@@ -89,12 +89,12 @@ func (f *flight) lead(own *call) (mine signal) {
 	return f.run(own)
 }
 
-// prune answers the members of the batch that are no longer likely in time, and keeps the
+// prune answers the members of the batch that are late even if it is quick, and the way back is, and keeps the
 // others: on a busy machine the leader may begin long after the policy decided.
 func (f *flight) prune(own *call, now time.Time) {
 	kept := f.calls[:0]
 	for _, c := range f.calls {
-		if !now.Add(f.least).After(c.deadline) {
+		if !now.Add(f.least).After(c.deadline.Add(c.travel / 2)) {
 			kept = append(kept, c)
 			continue
 		}

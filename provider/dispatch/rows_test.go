@@ -141,14 +141,3 @@ func TestPaddingFollowsTheModel(t *testing.T) {
 		t.Error("it pads although no instance has texts")
 	}
 }
-
-// A leader that begins late sends a text that is in time if it is clearly shorter than it seems.
-func TestLateLeadersSendTextsThatMayBeInTime(t *testing.T) {
-	in := batching.Instance{Exec: times(1, 100*time.Millisecond), Sizes: proportional(100), Longest: 1000}
-	for elements, want := range map[int64]time.Duration{40: 30 * time.Millisecond, 120: 90 * time.Millisecond, 400: 100 * time.Millisecond} {
-		b := &batch{limit: 1, calls: []*call{{elements: elements}}}
-		if b.predict(&in); b.least != want || b.predicted != time.Duration(elements)*time.Millisecond {
-			t.Errorf("%d elements take %v, at least %v, want %v", elements, b.predicted, b.least, want)
-		}
-	}
-}

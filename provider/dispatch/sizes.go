@@ -22,13 +22,17 @@ type sizes struct {
 	extra uint64
 	// reported is the mean of what instances reported.
 	reported meanRows
-	// known has what instances reported, fits what follows for others, by format.
-	known map[look]int64
-	fits  [formats]line
+	// known has what instances reported, fits what follows for others, by format. perToken is the number of elements for
+	// each token, one for each input of the model, 0 if it is not known.
+	known    map[look]int64
+	fits     [formats]line
+	perToken int64
+	// counting counts the tokens of texts, nil if nothing does.
+	counting *Counting
 }
 
-// look is what is seen of a body without reading it: the number of commas of JSON, otherwise of bytes. Of one with texts
-// it is the number of these, and their mean length in about a fifth of a token (texts.go).
+// look is what is seen of a body: the number of commas of JSON, otherwise of bytes. Of one with texts it is the number of
+// these, and how many tokens they have together, or their mean length in bytes if nothing counts tokens (texts.go).
 type look struct {
 	format format
 	length int
@@ -44,6 +48,9 @@ const (
 	textual
 	binary
 	worded
+	// inTokens is a body whose tokens were all counted, sampled one of which a part was.
+	inTokens
+	sampled
 	formats
 )
 
@@ -59,17 +66,31 @@ func (s *sizes) lookAt(r *frame.Request) look {
 	json := len(start) > 0 && (start[0] == '{' || start[0] == '[')
 	if json && len(r.Header["Inference-Header-Content-Length"]) == 0 {
 		if s.longest.Load() > 0 {
-			return lookAtTexts(r.Body)
+			return s.lookAtTexts(r)
 		}
 		return look{format: textual, length: bytes.Count(r.Body, []byte{','})}
 	}
 	return look{format: binary, length: len(r.Body)}
 }
 
+// lookAtTexts counts the tokens of a body in JSON with texts, or looks at it if that cannot be.
+func (s *sizes) lookAtTexts(r *frame.Request) look {
+	switch rows, tokens, exact := s.counting.count(r); {
+	case rows > 0 && exact:
+		return look{format: inTokens, rows: rows, length: tokens}
+	case rows > 0:
+		return look{format: sampled, rows: rows, length: tokens}
+	}
+	return lookAtTexts(r.Body)
+}
+
 // estimate returns the number of elements of a row, 0 if nothing is known.
 func (s *sizes) estimate(of look) int64 {
-	if of.format == unread {
+	switch of.format {
+	case unread:
 		return 0
+	case inTokens, sampled:
+		return s.perToken * int64(of.length) / int64(of.rows)
 	}
 	if elements, ok := s.known[of]; ok {
 		return elements
@@ -99,7 +120,7 @@ func (s *sizes) arrive(c *call) {
 func (c *call) rows() int { return max(1, c.look.rows, c.unseen) }
 
 // looks are those of a batch's requests together: their format, unread if they have several, their mean
-// length, and whether all are alike.
+// length, that of a row if tokens were counted, and whether all are alike.
 type looks struct {
 	look
 	mean  float64
@@ -108,21 +129,30 @@ type looks struct {
 
 // looksOf returns the looks of a batch.
 func looksOf(calls []*call) looks {
-	sum, all := 0, looks{look: calls[0].look, alike: true}
+	sum, n, all := 0, len(calls), looks{look: calls[0].look, alike: true}
+	if all.format == inTokens {
+		n = 0
+	}
 	for _, c := range calls {
 		if c.look.format != all.format {
 			return looks{}
 		}
-		sum += c.look.length
+		if sum += c.look.length; all.format == inTokens {
+			n += c.look.rows
+		}
 		all.alike = all.alike && c.look == all.look
 	}
-	all.mean = float64(sum) / float64(len(calls))
+	all.mean = float64(sum) / float64(n)
 	return all
 }
 
 // learn keeps what an instance reported of a batch: the mean number of elements of its rows.
 func (s *sizes) learn(of looks, elements int64) {
-	if elements <= 0 || of.format == unread {
+	switch {
+	case elements <= 0 || of.format == unread || of.format == sampled:
+		return
+	case of.format == inTokens:
+		s.perToken = max(1, int64(float64(elements)/max(1, of.mean)+0.5))
 		return
 	}
 	if longest := s.longest.Load(); longest > 0 && elements > longest {
@@ -177,7 +207,7 @@ func (d *Dispatcher) pad(now time.Time, pads bool) {
 	}
 	d.sizes.longest.Store(longest)
 	d.sizes.wanted.Store(wanted)
-	d.sizes.known, d.sizes.fits = nil, [formats]line{} // Bodies look otherwise from now on.
+	d.sizes.known, d.sizes.fits, d.sizes.perToken = nil, [formats]line{}, 0 // Bodies look otherwise from now on.
 	for _, m := range d.instances {
 		if m.Instance.Longest = 0; pads {
 			m.Instance.Longest = max(m.longest, 1)
@@ -249,8 +279,5 @@ func (b *batch) predict(in *batching.Instance) {
 	}
 	// A request that is longer than planned may be late in any case, and is not refused for that.
 	b.predicted = scaled(b.predicted, min(b.rows, len(in.Exec)))
-	if in.Longest > 0 {
-		longest = batching.Surely(longest)
-	}
 	b.least = min(b.least, scaled(b.least, 1))
 }

@@ -1,8 +1,47 @@
 package dispatch
 
-// This file looks at the bodies of requests with texts: how many texts they have, and about how many tokens. It knows no
-// protocol. In JSON the texts are the strings in an array, as OpenAI's input and Cohere's documents are, or in the objects
-// of one, or there is one text in no array. Token ids are the numbers in an array, or in each array of one.
+import (
+	"sync/atomic"
+
+	"github.com/faas-infer/faas-infer/instance/frame"
+)
+
+// This file looks at the bodies of requests to models of texts for which no [Counter] says how many tokens there are: how
+// many rows they have, and of how many bytes or numbers. It knows no protocol. In JSON the texts are the strings in an
+// array, as OpenAI's input and Cohere's documents are, or in the objects of one, or there is one text in no array. Token
+// ids are the numbers in an array, or in each array of one.
+
+// Counter counts the tokens of requests' texts. It is safe for concurrent use.
+type Counter interface {
+	// Count returns how many texts a request has, and how many tokens they have together. exact reports that all were
+	// counted. rows is 0 if the request has no texts, or if their tokens cannot be counted yet. It must not block: it is
+	// called while the request waits.
+	Count(r *frame.Request) (rows, tokens int, exact bool)
+}
+
+// Counting is what counts the tokens of a function's texts. The zero value counts nothing.
+type Counting struct{ by atomic.Pointer[Counter] }
+
+// Set makes a counter count from now on; nil ends that.
+func (c *Counting) Set(by Counter) {
+	if by == nil {
+		c.by.Store(nil)
+		return
+	}
+	c.by.Store(&by)
+}
+
+// count is [Counter.Count]. It returns 0 if nothing counts.
+func (c *Counting) count(r *frame.Request) (rows, tokens int, exact bool) {
+	if c == nil {
+		return 0, 0, false
+	}
+	by := c.by.Load()
+	if by == nil {
+		return 0, 0, false
+	}
+	return (*by).Count(r)
+}
 
 const (
 	// maxScanned bounds how much of a body is read. The rest counts as what was read.
@@ -17,22 +56,9 @@ const (
 type scan struct {
 	// strings are those in an array, objects and arrays lie in an array, too.
 	strings, objects, arrays int
-	// inside and outside are the weights of the strings in any array and of the others; commas separate elements of
-	// arrays.
+	// inside and outside are the bytes of the strings in any array and of the others; commas separate elements of arrays.
 	inside, outside, commas int
 }
-
-// weights are the parts of tokens that bytes stand for. A punctuation mark is a token of its own, and a word of English
-// has a token for about five letters.
-var weights = func() (of [256]uint8) {
-	for c := range of {
-		of[c] = 1
-		if c > ' ' && c < 0x7f && !(c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z') {
-			of[c] = 6
-		}
-	}
-	return of
-}()
 
 // scanBody counts in a body. It reads any bytes, valid JSON or not.
 func scanBody(body []byte) (s scan) {
@@ -41,12 +67,12 @@ func scanBody(body []byte) (s scan) {
 	for i := 0; i < len(body); i++ {
 		switch body[i] {
 		case '"':
-			length, weight := scanString(body[i+1:])
+			length := scanString(body[i+1:])
 			i += length
 			if arrays > 0 {
-				s.inside += weight
+				s.inside += length - 1
 			} else {
-				s.outside += weight
+				s.outside += length - 1
 			}
 			if inArray[depth] {
 				s.strings++
@@ -83,28 +109,17 @@ func scanBody(body []byte) (s scan) {
 	return s
 }
 
-// scanString returns the length of a JSON string with its closing quote, and its weight.
-func scanString(from []byte) (length, weight int) {
+// scanString returns the length of a JSON string with its closing quote.
+func scanString(from []byte) int {
 	for i := 0; i < len(from); i++ {
-		switch c := from[i]; {
-		case c == '"':
-			return i + 1, weight
-		case c != '\\' || i+1 == len(from):
-			weight += int(weights[c])
-		default:
+		switch from[i] {
+		case '"':
+			return i + 1
+		case '\\':
 			i++
-			switch from[i] {
-			case 'u': // A character of two or three bytes.
-				i += 4
-				weight += 2
-			case '"', '\\', '/':
-				weight += int(weights[from[i]])
-			default:
-				weight++
-			}
 		}
 	}
-	return len(from), weight
+	return len(from) + 1
 }
 
 // lookAtTexts looks at a body in JSON with texts, or with token ids.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -15,10 +16,10 @@ import (
 func TestTextsInBodies(t *testing.T) {
 	for body, want := range map[string]look{
 		`{"model":"m","input":"hello world"}`:         {worded, 5 + 1 + 5 + 11, 1},
-		`{"input": ["hello", "big, \"red\"\nworld"]}`: {worded, 5 + (5+3+6+1+6+3+6+1+5)/2, 2},
+		`{"input": ["hello", "big, \"red\"\nworld"]}`: {worded, 5 + (5+19)/2, 2},
 		`["a","b","c"]`:                                                         {worded, 1, 3},
-		`{"input":["\u00e9\u00e8"]}`:                                            {worded, 5 + 4, 1},
-		`{"query":"q","documents":["aa","bb"],"top_n":1}`:                       {worded, 5 + 1 + 9 + 4 + 6 + 2, 2},
+		`{"input":["\u00e9\u00e8"]}`:                                            {worded, 5 + 12, 1},
+		`{"query":"q","documents":["aa","bb"],"top_n":1}`:                       {worded, 5 + 1 + 9 + 5 + 2, 2},
 		`{"query":"q","documents":[{"text":"aa"},{"text":"bb"}]}`:               {worded, 5 + 1 + 9 + 6, 2},
 		`{"input":[101,7,102]}`:                                                 {textual, 2, 1},
 		`{"input":[[101,7,102],[101,7,7,7,102]]}`:                               {textual, 3, 2},
@@ -27,8 +28,8 @@ func TestTextsInBodies(t *testing.T) {
 		`{"inputs":[{"name":"t","shape":[2],"datatype":"BYTES","data":["a"]}]}`: {worded, 4 + 1 + 5 + 8 + 5 + 4 + 1 + 6, 1},
 		`{}`:         {worded, 0, 1},
 		`{"a`:        {worded, 1, 1},
-		`{"a\`:       {worded, 1 + 6, 1},
-		`{"a\u00`:    {worded, 1 + 2, 1},
+		`{"a\`:       {worded, 2, 1},
+		`{"a\u00`:    {worded, 5, 1},
 		`{"a":[[[[`:  {worded, 1, 1},
 		`{}]]}}[1,2`: {textual, 1, 1},
 	} {
@@ -49,7 +50,7 @@ func TestTextsInBodies(t *testing.T) {
 func FuzzTextsInBodies(f *testing.F) {
 	f.Add([]byte(`{"input":["a\"",{"b":[1,2]}]}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		if got := lookAtTexts(body); got.rows < 1 || got.rows > max(1, len(body)) || got.length < 0 || got.length > 6*len(body)+1 {
+		if got := lookAtTexts(body); got.rows < 1 || got.rows > max(1, len(body)) || got.length < 0 || got.length > len(body)+1 {
 			t.Errorf("%q: %+v", body, got)
 		}
 	})
@@ -122,6 +123,54 @@ func TestBatchesOfTexts(t *testing.T) {
 		if got := b.executed(answers, taken{time: 80 * time.Millisecond, reported: true, elements: 9, rows: rows}); got.Rows != rows || got.Size != want.Size || got.Exec != want.Exec || got.Elements != want.Elements {
 			t.Errorf("%v rows a request: %+v, want %+v", rows, got, want)
 		}
+	}
+}
+
+// lengths counts a token for each byte of a body, in rows that the method says, unless the body is of another kind.
+type lengths struct{ exact bool }
+
+func (l lengths) Count(r *frame.Request) (rows, tokens int, exact bool) {
+	rows, _ = strconv.Atoi(r.Method)
+	return rows, len(r.Body), l.exact
+}
+
+// The size of a request whose tokens are counted is exact after the first report, whatever its words are. What was only
+// sampled teaches nothing.
+func TestCountedTextsHaveTheirSize(t *testing.T) {
+	var by Counting
+	s := &sizes{counting: &by}
+	s.wanted.Store(true)
+	s.longest.Store(3 * 256)
+	with := func(rows string, tokens int) *frame.Request {
+		return &frame.Request{Method: rows, Body: []byte(fmt.Sprintf("{%*s", tokens-1, ""))}
+	}
+	learn := func(elements int64, all ...*frame.Request) {
+		var calls []*call
+		for _, r := range all {
+			calls = append(calls, &call{look: s.lookAt(r)})
+		}
+		s.learn(looksOf(calls), elements)
+	}
+	by.Set(lengths{exact: false})
+	learn(900, with("1", 100))
+	if got := s.estimate(s.lookAt(with("1", 100))); got != 0 {
+		t.Errorf("a sample teaches that 100 tokens are %d elements", got)
+	}
+	by.Set(lengths{exact: true})
+	learn(34*3, with("1", 70), with("3", 65)) // 33.75 tokens a row.
+	for _, exact := range []bool{true, false} {
+		by.Set(lengths{exact})
+		l := s.lookAt(with("4", 42))
+		if got := s.estimate(l); got != 31 || l.rows != 4 {
+			t.Errorf("42 tokens in 4 rows are %d elements in %d rows, want 31", got, l.rows)
+		}
+	}
+	if l := s.lookAt(with("0", 42)); l.format == inTokens || l.format == sampled {
+		t.Errorf("a body without texts looks like %+v", l)
+	}
+	by.Set(nil)
+	if l := s.lookAt(with("4", 42)); l.format == inTokens {
+		t.Errorf("nothing counts, and it looks like %+v", l)
 	}
 }
 

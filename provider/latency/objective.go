@@ -237,8 +237,22 @@ func (r Rules) usable(f *provider.Function, all []capacity.Candidate) (usable []
 // fitting returns the factor, at most 1, by which a time must be scaled for one request that is
 // executed at once to meet the objective. It leaves a twentieth for the way to the instance.
 func (r Rules) fitting(f *provider.Function, exec time.Duration) float64 {
+	return min(1, longest(f).Seconds()/exec.Seconds())
+}
+
+// longest is the longest time of one request that is executed at once and in time.
+func longest(f *provider.Function) time.Duration {
 	slo := f.Inference.SLO
-	return min(1, 0.95*(slo-batching.Travel(slo)).Seconds()/exec.Seconds())
+	return time.Duration(0.95 * float64(slo-batching.Travel(slo)))
+}
+
+// Bound returns the longest time of one request that is in time, and the widest CPU share of an instance. The time is 0 if
+// instances may use a GPU.
+func (r Rules) Bound(f *provider.Function, p *profiler.Profile) (exec time.Duration, widest profiler.Share) {
+	if f.Inference.Device == annotation.DeviceCPU || len(p.DeviceShares()) == 0 {
+		exec = longest(f)
+	}
+	return exec, profiler.Share{CPU: slices.Max(append(r.shares(f, p), 0))}
 }
 
 // Least returns the shortest objective for which a batch of one that takes exec is in time; see
