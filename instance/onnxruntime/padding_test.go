@@ -171,3 +171,31 @@ func answerOf(t *testing.T, r frame.Response) decoded {
 	}
 	return answer.Outputs[0]
 }
+
+// BenchmarkTokenIDs measures the processor time of a request among 16 of 8 to 40 tokens, padded and with runs of one length
+// only.
+func BenchmarkTokenIDs(b *testing.B) {
+	p, err := Prepare(zooFile(b, "minilm"), b.TempDir(), PrepareOptions{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	engine := mustOpen(b, Options{Prepared: p.Dir})
+	random := rand.New(rand.NewPCG(1, 2))
+	var requests []frame.Request
+	for range 16 {
+		requests = append(requests, tokenRequest(random, []string{"input_ids", "attention_mask"}, 1, 8+random.IntN(33)))
+	}
+	for name, e := range map[string]instance.Engine{"padded": engine, "apart": plainEngine{engine}} {
+		s, err := instance.NewServer(e, instance.Options{Name: "tiny", MaxBatch: 16, Logger: zerolog.Nop()})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Run(name, func(b *testing.B) {
+			began := usedTime()
+			for b.Loop() {
+				s.HandleBatch(context.Background(), requests)
+			}
+			b.ReportMetric(float64((usedTime()-began).Microseconds())/float64(b.N*len(requests))/1e3, "cpu-ms/request")
+		})
+	}
+}
