@@ -28,8 +28,9 @@ var ErrNoSizes = errors.New(NoSizes)
 // NoSizes begins the text of errors that wrap [ErrNoSizes].
 const NoSizes = "no sizes found"
 
-// slowRow is the time of a row from which the rows of a batch are not compared: a client waits
-// for that, and a batch of such rows gains little.
+// slowRow is the processor time of a row from which the rows of a batch are not compared: a client waits
+// for that, and a batch of such rows gains little. The time that passes counts for nothing: a busy machine
+// must not make a model one without batches.
 const slowRow = 5 * time.Second
 
 // adaptFile reads how a model is served: with its batch in front if its rows do not see each
@@ -253,17 +254,17 @@ func (p *probe) rows(s *trial, numbers ...int) []tensor.Tensor {
 	return sampleRows(s.inputs, p.shapes, p.compared, numbers...)
 }
 
-// search finds shapes under which one row runs.
+// search finds shapes under which one row runs, and the processor time of that.
 func (p *probe) search(s *trial, axes []int) ([]tensor.Tensor, time.Duration, error) {
 	var first error
 	for _, p.compared = range p.ranges() {
 		for shapes := range p.natural.Model.GuessShapes(p.given, axes) {
 			p.shapes = shapes
-			began := time.Now()
+			began := usedTime()
 			out, err := s.run(p.rows(s, 0))
 			if err == nil {
 				p.integers = p.compared
-				return out, time.Since(began), nil
+				return out, usedTime() - began, nil
 			}
 			if errors.Is(err, ErrTooLong) {
 				p.shapes = nil
