@@ -237,17 +237,25 @@ func describeModel(out io.Writer, name, texts string, inputs, outputs []tensor.I
 	return err
 }
 
-// describeBatches says why a model takes one request an execution, if it does.
+// describeBatches says why a model takes one request an execution, or whether requests of different lengths run together.
 func describeBatches(out io.Writer, p *profiler.Profile) error {
-	if p.Unbatched == "" {
+	about := aboutBatches(p)
+	if about == "" {
 		return nil
 	}
-	_, err := fmt.Fprintf(out, "%s\n\n", unbatched(p))
+	_, err := fmt.Fprintf(out, "%s\n\n", about)
 	return err
 }
 
-func unbatched(p *profiler.Profile) string {
-	return "It takes one request an execution, because " + p.Unbatched + "."
+// aboutBatches is a sentence about what runs together, "" if there is nothing to say.
+func aboutBatches(p *profiler.Profile) string {
+	switch {
+	case p.Unbatched != "":
+		return "It takes one request an execution, because " + p.Unbatched + "."
+	case p.Lengths != "":
+		return sentence(p.Lengths)
+	}
+	return ""
 }
 
 // print writes the table and the verdict for people.

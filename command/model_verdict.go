@@ -69,8 +69,8 @@ func (m checkedModel) said(name, texts string, p *profiler.Profile, reach string
 	case ok:
 		v.Sentences = append(v.Sentences, fmt.Sprintf("The smallest objective that can be met here is about %v; an instance takes about %d MiB.", m.smallest(), m.memory>>20))
 	}
-	if p.Unbatched != "" {
-		v.Sentences = append(v.Sentences, unbatched(p))
+	if about := aboutBatches(p); about != "" {
+		v.Sentences = append(v.Sentences, about)
 	}
 	if texts != "" {
 		v.Sentences = append(v.Sentences, "It "+texts+".")

@@ -46,7 +46,7 @@ type Spent struct {
 	// Elements is the mean number of elements of a request's row, all inputs together; 0 if the
 	// rows of the model have one size. Padding does not count.
 	Elements int64
-	// Rows is the mean number of rows of a request of texts, 0 if the model takes none.
+	// Rows is the mean number of rows of a request, 0 if rows of different lengths do not run together.
 	Rows float64
 }
 
@@ -60,9 +60,7 @@ func (s *Server) HandleBatch(ctx context.Context, requests []frame.Request) ([]f
 	run := func() {
 		began, before := time.Now(), spent.Waited
 		tensors, texts := separate(members)
-		for _, group := range s.group(tensors) {
-			s.runGroup(ctx, group, responses, &spent)
-		}
+		s.runTensors(ctx, tensors, responses, &spent)
 		s.runTexts(ctx, texts, responses, &spent)
 		s.metrics.outcome(members, responses, time.Since(began), spent.Waited-before)
 		clear(members) // What they hold is free.
@@ -84,7 +82,7 @@ func (s *Server) HandleBatch(ctx context.Context, requests []frame.Request) ([]f
 			continue
 		}
 		members = append(members, member{Call: call, at: i, due: r.Due, once: r.Once})
-		if s.dynamic || s.model.Text != nil {
+		if s.dynamic || s.padsRows {
 			elements.add(s.model.Text, call)
 		}
 		if held += s.heldBy(call); held > decodedBytes {
@@ -99,7 +97,7 @@ func (s *Server) HandleBatch(ctx context.Context, requests []frame.Request) ([]f
 	if s.dynamic {
 		spent.Elements = elements.mean()
 	}
-	if s.model.Text != nil {
+	if s.padsRows {
 		spent.Rows = float64(elements.rows) / float64(max(1, elements.requests))
 	}
 	return responses, spent

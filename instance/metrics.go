@@ -70,11 +70,11 @@ func newMetrics(startup Startup) *metrics {
 	}
 	m.tokens = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "faas_infer_instance_tokens_total",
-		Help: "Tokens of texts that the engine ran, padding left out.",
+		Help: "Tokens of texts, and of tensors whose rows may be padded, that the engine ran, padding left out.",
 	})
 	m.padding = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "faas_infer_instance_padding_tokens_total",
-		Help: "Tokens that filled rows of texts up to the longest row of their run.",
+		Help: "Tokens that filled rows up to the longest row of their run.",
 	})
 	m.registry.MustRegister(m.tokens, m.padding, m.requests, m.retries, m.members, m.rows, m.exec, memoryCollector{},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

@@ -21,6 +21,7 @@ import (
 	"github.com/faas-infer/faas-infer/instance/text"
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/bundle"
+	"github.com/faas-infer/faas-infer/model/ragged"
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
@@ -94,7 +95,11 @@ type Server struct {
 	frameLimit int64
 	// answerLimit is maxAnswers; tests have less.
 	answerLimit int
-	// runTimes are the times of runs of texts by rows and length.
+	// padding says how rows of tensors of different lengths run together, nil if they do not.
+	padding *ragged.Padding
+	// padsRows says that rows of different lengths run together, of texts or of tensors.
+	padsRows bool
+	// runTimes are the times of runs of padded rows by rows and length.
 	runTimes runTimes
 }
 
@@ -145,6 +150,9 @@ func NewServer(engine Engine, options Options) (*Server, error) {
 		s.metrics = newMetrics(options.Startup)
 	}
 	s.model.Statistics = s.metrics.statistics
+	if e, ok := engine.(paddedEngine); ok {
+		s.padding = e.Padding()
+	}
 	if p, ok := engine.(interface{ Platform() string }); ok {
 		s.model.Platform = p.Platform()
 	}
@@ -164,6 +172,7 @@ func NewServer(engine Engine, options Options) (*Server, error) {
 			return nil, err
 		}
 	}
+	s.padsRows = s.model.Text != nil || s.padding != nil
 	for _, in := range engine.Inputs() {
 		for _, d := range in.Shape[1:] {
 			s.dynamic = s.dynamic || d < 0

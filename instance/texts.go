@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -72,14 +73,26 @@ func separate(members []member) (tensors, texts []member) {
 	return tensors, texts
 }
 
-// textRow is one row of a batch of texts: the row at of the member number of.
-type textRow struct{ of, at int }
+// batchRow is one row of a batch: the row at of the member number of. length is its own, or more if the model has one
+// length.
+type batchRow struct{ of, at, length int }
 
-// textBatch is the members of a batch that have texts, with what is known of their answers.
-type textBatch struct {
+// rowKind is what rows of texts and rows of tensors do each in their own way.
+type rowKind interface {
+	// join returns the inputs of a run, and how many elements of a row's length are not padding, of all rows together.
+	join(rows []batchRow, buffer func(size int) []byte) (inputs []tensor.Tensor, tokens int)
+	// keep keeps the rows' answers from the outputs of their run.
+	keep(rows []batchRow, outputs []tensor.Tensor) error
+	// respond writes the answer of the member number of.
+	respond(of int) frame.Response
+}
+
+// rowBatch is the members of a batch whose rows are cut into runs, whatever members they belong to, with what is known
+// of their answers.
+type rowBatch struct {
 	server  *Server
 	members []member
-	answers [][][]float32
+	kind    rowKind
 	failed  []frame.Response
 	// begun says that a row of a member has run. Such a member is finished, whatever the time.
 	begun []bool
@@ -87,29 +100,20 @@ type textBatch struct {
 	spent *Spent
 }
 
-// runTexts runs members that have texts. All their rows are cut into runs of like lengths, whatever members they
-// belong to; a member's answer has its rows in its own order.
-func (s *Server) runTexts(ctx context.Context, members []member, responses []frame.Response, spent *Spent) {
-	if len(members) == 0 {
-		return
-	}
-	b := textBatch{server: s, members: members, spent: spent}
-	b.answers, b.failed = make([][][]float32, len(members)), make([]frame.Response, len(members))
-	b.begun = make([]bool, len(members))
-	var rows []textRow
-	var lengths []int
-	for i, m := range members {
-		b.answers[i] = make([][]float32, len(m.Texts))
-		b.once = b.once || m.once
-		for j, row := range m.Texts {
-			rows, lengths = append(rows, textRow{i, j}), append(lengths, s.model.Text.Length(len(row.IDs)))
-		}
-	}
+// runRows runs the rows of members in runs of like lengths. A member's answer has its rows in its own order.
+func (s *Server) runRows(ctx context.Context, members []member, rows []batchRow, kind rowKind, responses []frame.Response, spent *Spent) {
+	b := rowBatch{server: s, members: members, kind: kind, spent: spent}
+	b.failed, b.begun = make([]frame.Response, len(members)), make([]bool, len(members))
+	b.once = slices.ContainsFunc(members, func(m member) bool { return m.once })
 	if b.once {
 		ctx = frame.WithOnce(ctx)
 	}
+	lengths := make([]int, len(rows))
+	for i, r := range rows {
+		lengths[i] = r.length
+	}
 	for _, run := range ragged.Runs(lengths, s.runTimes.cost(), s.options.MaxBatch) {
-		own := make([]textRow, len(run))
+		own := make([]batchRow, len(run))
 		for i, at := range run {
 			own[i] = rows[at]
 		}
@@ -120,13 +124,12 @@ func (s *Server) runTexts(ctx context.Context, members []member, responses []fra
 			responses[m.at] = b.failed[i]
 			continue
 		}
-		s.put(m, b.respond(m, b.answers[i]), responses)
-		b.answers[i] = nil
+		s.put(m, kind.respond(i), responses)
 	}
 }
 
 // fail gives a member an error as its answer. The first one stays.
-func (b *textBatch) fail(of, status int, err error) {
+func (b *rowBatch) fail(of, status int, err error) {
 	if b.failed[of].Status == 0 {
 		b.failed[of] = b.members[of].Failure(status, err)
 		if errors.Is(err, errLate) {
@@ -137,7 +140,7 @@ func (b *textBatch) fail(of, status int, err error) {
 
 // live returns the rows whose members still need an answer, and the time from which none of them does. A member of which
 // a row has run needs its answer: what was computed would be lost.
-func (b *textBatch) live(rows []textRow, now time.Time) (live []textRow, until time.Time) {
+func (b *rowBatch) live(rows []batchRow, now time.Time) (live []batchRow, until time.Time) {
 	var group []member
 	for _, r := range rows {
 		m := b.members[r.of]
@@ -155,7 +158,7 @@ func (b *textBatch) live(rows []textRow, now time.Time) (live []textRow, until t
 }
 
 // run runs rows together. If that fails, each row runs again alone, as members do in runGroup.
-func (b *textBatch) run(ctx context.Context, rows []textRow) {
+func (b *rowBatch) run(ctx context.Context, rows []batchRow) {
 	rows, until := b.live(rows, time.Now())
 	if len(rows) == 0 {
 		return
@@ -189,16 +192,10 @@ func (b *textBatch) run(ctx context.Context, rows []textRow) {
 }
 
 // execute runs rows together and keeps their answers.
-func (b *textBatch) execute(ctx context.Context, rows []textRow, until time.Time) error {
+func (b *rowBatch) execute(ctx context.Context, rows []batchRow, until time.Time) error {
 	s := b.server
-	own := make([]text.Row, len(rows))
-	tokens := 0
-	for i, r := range rows {
-		own[i] = b.members[r.of].Texts[r.at]
-		tokens += len(own[i].IDs)
-	}
 	var releases []func()
-	inputs := s.model.Text.Inputs(own, func(size int) []byte {
+	inputs, tokens := b.kind.join(rows, func(size int) []byte {
 		buffer, release := s.inputBuffer(size)
 		releases = append(releases, release)
 		return buffer[:size]
@@ -220,23 +217,73 @@ func (b *textBatch) execute(ctx context.Context, rows []textRow, until time.Time
 	s.runTimes.observe(len(rows), length, b.spent.Exec-before)
 	s.metrics.tokens.Add(float64(tokens))
 	s.metrics.padding.Add(float64(len(rows)*length - tokens))
-	return b.keep(rows, own, outputs[0])
+	return b.keep(rows, outputs[0])
 }
 
 // keep reads the outputs of a run.
-func (b *textBatch) keep(rows []textRow, own []text.Row, outputs []tensor.Tensor) (err error) {
+func (b *rowBatch) keep(rows []batchRow, outputs []tensor.Tensor) (err error) {
 	defer b.server.recovered(&err)
-	answers, err := b.server.model.Text.Answers(own, outputs)
+	if err = b.kind.keep(rows, outputs); err != nil {
+		return err
+	}
+	for _, r := range rows {
+		b.begun[r.of] = true
+	}
+	return nil
+}
+
+// textRows are rows of texts, with the answers that are known.
+type textRows struct {
+	server  *Server
+	members []member
+	answers [][][]float32
+}
+
+// runTexts runs members that have texts.
+func (s *Server) runTexts(ctx context.Context, members []member, responses []frame.Response, spent *Spent) {
+	if len(members) == 0 {
+		return
+	}
+	kind := textRows{s, members, make([][][]float32, len(members))}
+	var rows []batchRow
+	for i, m := range members {
+		kind.answers[i] = make([][]float32, len(m.Texts))
+		for j, row := range m.Texts {
+			rows = append(rows, batchRow{i, j, s.model.Text.Length(len(row.IDs))})
+		}
+	}
+	s.runRows(ctx, members, rows, kind, responses, spent)
+}
+
+func (t textRows) own(rows []batchRow) []text.Row {
+	own := make([]text.Row, len(rows))
+	for i, r := range rows {
+		own[i] = t.members[r.of].Texts[r.at]
+	}
+	return own
+}
+
+func (t textRows) join(rows []batchRow, buffer func(size int) []byte) (inputs []tensor.Tensor, tokens int) {
+	own := t.own(rows)
+	for _, row := range own {
+		tokens += len(row.IDs)
+	}
+	return t.server.model.Text.Inputs(own, buffer), tokens
+}
+
+func (t textRows) keep(rows []batchRow, outputs []tensor.Tensor) error {
+	answers, err := t.server.model.Text.Answers(t.own(rows), outputs)
 	for i, answer := range answers {
-		b.answers[rows[i].of][rows[i].at], b.begun[rows[i].of] = answer, true
+		t.answers[rows[i].of][rows[i].at] = answer
 	}
 	return err
 }
 
-// respond writes one member's response from the answers to its own rows.
-func (b *textBatch) respond(m member, answers [][]float32) (response frame.Response) {
+func (t textRows) respond(of int) (response frame.Response) {
+	m, answers := t.members[of], t.answers[of]
+	t.answers[of] = nil
 	err := func() (err error) {
-		defer b.server.recovered(&err)
+		defer t.server.recovered(&err)
 		response = m.RespondTexts(answers)
 		return nil
 	}()

@@ -162,12 +162,12 @@ func TestAnswersOfABatchAreBounded(t *testing.T) {
 func TestBegunTextsAreFinished(t *testing.T) {
 	_, s := newSummer(t)
 	now := time.Now()
-	b := textBatch{server: s, members: make([]member, 2), failed: make([]frame.Response, 2), begun: []bool{true, false}}
+	b := rowBatch{server: s, members: make([]member, 2), failed: make([]frame.Response, 2), begun: []bool{true, false}}
 	for i := range b.members {
 		call, _ := s.decode(embed(`[1]`))
 		b.members[i] = member{Call: call, due: now.Add(-time.Second)}
 	}
-	live, until := b.live([]textRow{{0, 0}, {1, 0}}, now)
+	live, until := b.live([]batchRow{{0, 0, 1}, {1, 0, 1}}, now)
 	if len(live) != 1 || live[0].of != 0 || !until.IsZero() || b.failed[1].Status != http.StatusServiceUnavailable {
 		t.Errorf("rows %v until %v, %+v", live, until, b.failed)
 	}

@@ -134,6 +134,9 @@ type Profile struct {
 	// Unbatched is why the model takes one request an execution, "" if rows of several requests
 	// run together. Such a profile has times of batches of 1 only.
 	Unbatched string `json:"unbatched,omitempty"`
+	// Lengths says whether requests of different lengths run together, "" if all have one length or if the model takes
+	// no tokens.
+	Lengths string `json:"lengths,omitempty"`
 	// WholeDevice: an instance takes all memory of its GPU, whatever that is.
 	WholeDevice bool `json:"wholeDevice,omitzero"`
 }

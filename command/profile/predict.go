@@ -252,6 +252,7 @@ func (o *PredictOptions) sketch(ctx context.Context, s *Subject) (*profiler.Prof
 	found := &profiler.Profile{
 		Model: s.Prepared.Content, Engine: onnxruntime.Name(), Machine: report.Machine(), Provisional: true,
 		Measurements: points, MeasuredAt: time.Now(), Payloads: payloadsOf(ctx, s), BySize: sizes, Unbatched: s.Prepared.Unbatched,
+		Lengths: s.Prepared.Lengths(),
 	}
 	if s.Optimised == nil {
 		found.Memory = residentPeak()
@@ -359,6 +360,7 @@ func (o *PredictOptions) profile(s *Subject, p *cop.Prediction) (*profiler.Profi
 	found, err := p.Profile(s.Prepared.Content, onnxruntime.Name(), report.Machine(), residentOf(o.roomiest(s), largest), time.Now())
 	if err == nil {
 		found.Longest, found.Own, found.BySize = o.Longest, ownOf(s, o.roomiest(s), largest), s.sizes
+		found.Lengths = s.Prepared.Lengths()
 	}
 	return found, err
 }

@@ -258,7 +258,7 @@ func (o *Options) measure(ctx context.Context, file string) (*profiler.Measured,
 		BySize: sizes,
 		Model:  prepared.Content, Engine: onnxruntime.Name(), Machine: report.Machine(), Provisional: o.Sketch,
 		Memory: memory, Own: own, Measurements: points, MeasuredAt: time.Now(),
-		Payloads: payloads, Unbatched: prepared.Unbatched,
+		Payloads: payloads, Unbatched: prepared.Unbatched, Lengths: prepared.Lengths(),
 	}}, nil
 }
 

@@ -52,7 +52,7 @@ const (
 	// all inputs together. It is absent if the rows of the model have one size.
 	ElementsHeader = "X-Faas-Infer-Elements"
 	// RowsHeader is the response header with the mean number of rows of a request, a decimal number. Only models
-	// that take texts have it: a request may hold many.
+	// whose rows of different lengths run together have it.
 	RowsHeader = "X-Faas-Infer-Rows"
 	// WithinHeader is the request header with the time in which each member must be
 	// answered, in µs since the batch was sent: one number per member, in order, separated

@@ -10,6 +10,7 @@ import (
 
 	ort "github.com/yalue/onnxruntime_go"
 
+	"github.com/faas-infer/faas-infer/model/ragged"
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
@@ -143,6 +144,9 @@ func (e *Engine) Outputs() []tensor.Info { return e.signature.Outputs }
 // Unbatched says why the model takes one request an execution, "" if rows of several requests
 // can be joined. Run then takes one row, which is a whole request.
 func (e *Engine) Unbatched() string { return e.signature.Unbatched }
+
+// Padding says how rows of different lengths run together. It is nil if they do not, or if that was not tried.
+func (e *Engine) Padding() *ragged.Padding { return e.signature.Padding }
 
 // LoadTime returns how long Open took.
 func (e *Engine) LoadTime() time.Duration { return e.load }

@@ -78,7 +78,7 @@ const (
 	weightsFile  = "weights.bin" // of the packed format
 	// preparation is the version of Prepare's method. Models prepared with another
 	// version are prepared again.
-	preparation = "6"
+	preparation = "7"
 )
 
 // PrepareOptions say how a model is prepared. The zero value is ready.

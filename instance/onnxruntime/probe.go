@@ -17,6 +17,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/adapt"
+	"github.com/faas-infer/faas-infer/model/ragged"
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
@@ -27,8 +28,9 @@ var ErrNoSizes = errors.New(NoSizes)
 // NoSizes begins the text of errors that wrap [ErrNoSizes].
 const NoSizes = "no sizes found"
 
-// slowRow is the time of a row from which the rows of a batch are not compared: a client waits
-// for that, and a batch of such rows gains little.
+// slowRow is the processor time of a row from which the rows of a batch are not compared: a client waits
+// for that, and a batch of such rows gains little. The time that passes counts for nothing: a busy machine
+// must not make a model one without batches.
 const slowRow = 5 * time.Second
 
 // adaptFile reads how a model is served: with its batch in front if its rows do not see each
@@ -69,6 +71,9 @@ type probe struct {
 	// rows: with numbers of more than one digit if the model takes them. Rows of zeros and ones
 	// may have so little variance that a norm makes noise of it.
 	integers, compared integers
+	// padding says how rows of different lengths run together, nil if they do not, and unpadded why not.
+	padding  *ragged.Padding
+	unpadded string
 }
 
 // integers is a range, with its end excluded, and what the real numbers beside are multiplied by
@@ -189,7 +194,11 @@ func (p *probe) try(proposal adapt.Proposal) (outputs []int, reason string, err 
 		}
 		outputs = append(outputs, axis)
 	}
-	return outputs, p.more(single, joint, outputs, pairsIn(took)), nil
+	reason = p.more(single, joint, outputs, pairsIn(took))
+	if reason == "" {
+		p.padding, p.unpadded = p.tryPadding(joint, outputs, pairsIn(took))
+	}
+	return outputs, reason, nil
 }
 
 // Rows that see each other may hide it in one pair: an answer of whole numbers changes seldom, and
@@ -245,17 +254,17 @@ func (p *probe) rows(s *trial, numbers ...int) []tensor.Tensor {
 	return sampleRows(s.inputs, p.shapes, p.compared, numbers...)
 }
 
-// search finds shapes under which one row runs.
+// search finds shapes under which one row runs, and the processor time of that.
 func (p *probe) search(s *trial, axes []int) ([]tensor.Tensor, time.Duration, error) {
 	var first error
 	for _, p.compared = range p.ranges() {
 		for shapes := range p.natural.Model.GuessShapes(p.given, axes) {
 			p.shapes = shapes
-			began := time.Now()
+			began := usedTime()
 			out, err := s.run(p.rows(s, 0))
 			if err == nil {
 				p.integers = p.compared
-				return out, time.Since(began), nil
+				return out, usedTime() - began, nil
 			}
 			if errors.Is(err, ErrTooLong) {
 				p.shapes = nil
@@ -300,6 +309,8 @@ func (p *probe) form(proposal *adapt.Proposal, outputs []int, why string) (form,
 	s := signature{Inputs: w.Inputs, Outputs: w.Outputs, Shapes: p.shapes, Integers: p.integers, Wide: w.Wide, Denormals: p.natural.Jumps()}
 	if proposal == nil {
 		s.Unbatched = why
+	} else {
+		s.Padding, s.Unpadded = p.padding, p.unpadded
 	}
 	return formIn(p.path, w, s)
 }
@@ -431,10 +442,17 @@ func differs(alone, batch tensor.Tensor, axis, at int) error {
 	if len(got) != len(want) {
 		return fmt.Errorf("output %q has %d elements of a row in a batch and %d alone", alone.Name, len(got), len(want))
 	}
-	scale, part := 0.0, rowTolerance
+	part := rowTolerance
 	if alone.Type == tensor.FP16 || alone.Type == tensor.BF16 {
 		part = halfRowTolerance
 	}
+	return apart(alone, want, got, part)
+}
+
+// apart compares the elements of a row in a batch with those of the same row alone. Real numbers may differ by a part of
+// the row's largest.
+func apart(alone tensor.Tensor, want, got [][]byte, part float64) error {
+	scale := 0.0
 	if alone.Type.Float() {
 		for _, w := range want {
 			if v := math.Abs(alone.Type.Number(w)); !math.IsInf(v, 0) && v > scale {

@@ -8,6 +8,7 @@ import (
 	ort "github.com/yalue/onnxruntime_go"
 
 	"github.com/faas-infer/faas-infer/model"
+	"github.com/faas-infer/faas-infer/model/ragged"
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
@@ -22,6 +23,10 @@ type signature struct {
 	// Unbatched is why the model takes one request an execution, "" for a model whose rows
 	// can be joined.
 	Unbatched string `json:"unbatched,omitempty"`
+	// Padding says how rows of different lengths run together, nil if they do not. Unpadded is why not, "" for a model
+	// whose rows have one length, or that takes no tokens.
+	Padding  *ragged.Padding `json:"padding,omitempty"`
+	Unpadded string          `json:"unpadded,omitempty"`
 	// Wide says which outputs the session computes in 32 bits though they have 16.
 	Wide []bool `json:"wide,omitempty"`
 	// Denormals says that denormal numbers count. Otherwise they are zero: they make arithmetic up

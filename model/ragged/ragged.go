@@ -1,6 +1,7 @@
 // Package ragged decides which rows of different lengths run together. A run pads its rows to its longest one,
 // so rows of like lengths waste little, and few runs have little overhead. [Runs] weighs the one against the
-// other by a cost; [Fit] learns that cost from the runs themselves.
+// other by a cost; [Fit] learns that cost from the runs themselves. [Padding] fills up rows of tensors and cuts their
+// answers.
 //
 // The package runs nothing and knows no texts. Begin reading at [Runs].
 package ragged

@@ -173,14 +173,15 @@ func textsText(artefacts []*artefact, in *annotation.Inference) string {
 	return artefacts[0].texts + "; " + length
 }
 
-// reachText says for which sizes of requests the models meet the objective, "" if they have one size.
+// reachText says for which sizes of requests the models meet the objective, and whether requests of different sizes run
+// together, "" if they have one size.
 func reachText(artefacts []*artefact) string {
 	var all []string
 	for _, a := range artefacts {
-		if a.reach == "" {
+		text := joined(a.reach, a.profile.Lengths)
+		if text == "" {
 			continue
 		}
-		text := a.reach
 		if len(artefacts) > 1 {
 			text = cmp.Or(a.Name, onlyModel) + ": " + text
 		}

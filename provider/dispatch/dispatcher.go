@@ -132,10 +132,10 @@ type instanceState struct {
 	up, parked, served bool
 	// lent: it executes a best-effort request, and the policy does not know it meanwhile.
 	lent bool
-	// longest is [batching.Instance.Longest]. The policy gets it when an instance has reported rows of texts: it pads.
+	// longest is [batching.Instance.Longest]. The policy gets it when an instance has reported rows: it pads.
 	longest int64
-	// texts: it has reported rows of texts.
-	texts bool
+	// pads: it has reported rows.
+	pads bool
 	// lived is the time of its last answer to a health question. generation counts how often it
 	// went down.
 	lived              time.Time

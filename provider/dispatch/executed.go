@@ -20,7 +20,7 @@ type Executed struct {
 	Beside time.Duration
 	// Elements is the mean number of elements of a request's row, 0 if all rows have one size.
 	Elements int64
-	// Rows is the mean number of rows of a request, 0 if the model takes no texts.
+	// Rows is the mean number of rows of a request, 0 if the instance pads none.
 	Rows float64
 }
 

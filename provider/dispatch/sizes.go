@@ -51,6 +51,8 @@ const (
 	// inTokens is a body whose tokens were all counted, sampled one of which a part was.
 	inTokens
 	sampled
+	// shaped is one with tensors that say their shape, the number of rows and their length.
+	shaped
 	formats
 )
 
@@ -64,6 +66,11 @@ func (s *sizes) lookAt(r *frame.Request) look {
 	}
 	start := bytes.TrimLeft(r.Body, " \t\r\n")
 	json := len(start) > 0 && (start[0] == '{' || start[0] == '[')
+	if json && s.pads() {
+		if of, ok := lookAtTensors(r.Body); ok {
+			return of
+		}
+	}
 	if json && len(r.Header["Inference-Header-Content-Length"]) == 0 {
 		if s.longest.Load() > 0 {
 			return s.lookAtTexts(r)
@@ -174,11 +181,11 @@ func (s *sizes) learn(of looks, elements int64) {
 func (s *sizes) pads() bool { return s.longest.Load() > 0 }
 
 // turns takes in what m, one of the instances, has executed, and reports whether their padding begins or ends with it. They
-// pad if one has reported rows of texts, until no such instance is left and another one has executed a batch: the function
+// pad if one has reported rows, until no such instance is left and another one has executed a batch: the function
 // has another model.
 func (s *sizes) turns(all map[cluster.InstanceID]*instanceState, m *instanceState, ran Executed) bool {
 	if ran.Rows > 0 {
-		m.texts = true
+		m.pads = true
 		s.reported.add(ran.Rows)
 		return !s.pads()
 	}
@@ -186,7 +193,7 @@ func (s *sizes) turns(all map[cluster.InstanceID]*instanceState, m *instanceStat
 		return false
 	}
 	for _, o := range all {
-		if o.texts {
+		if o.pads {
 			return false
 		}
 	}

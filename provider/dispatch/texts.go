@@ -54,8 +54,8 @@ const (
 
 // scan is what is counted in a body.
 type scan struct {
-	// strings are those in an array, objects and arrays lie in an array, too.
-	strings, objects, arrays int
+	// strings are those in an array, objects and arrays lie in an array, too. outer are the arrays that lie in none.
+	strings, objects, arrays, outer int
 	// inside and outside are the bytes of the strings in any array and of the others; commas separate elements of arrays.
 	inside, outside, commas int
 }
@@ -89,6 +89,9 @@ func scanBody(body []byte) (s scan) {
 				return s
 			}
 			if depth++; array {
+				if arrays == 0 {
+					s.outer++
+				}
 				arrays++
 			}
 			inArray[depth] = array
@@ -128,7 +131,15 @@ func lookAtTexts(body []byte) look {
 	words, rows := true, s.strings
 	switch {
 	case s.strings == 0 && s.commas > 4*s.objects: // Numbers: token ids, in one or several inputs.
-		words, rows = false, s.arrays/max(1, s.objects)
+		words = false
+		switch {
+		case s.objects == 0:
+			rows = s.arrays / max(1, s.outer)
+		case s.arrays > 0:
+			rows = s.arrays / s.objects
+		default: // Rows, by the names of inputs.
+			rows = s.objects
+		}
 	case s.strings == 0:
 		rows = s.objects
 	}
