@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bufio"
+	"encoding/base64"
 	"io"
 	"net/http"
 	"strings"
@@ -46,8 +47,14 @@ func TestAnswerInParts(t *testing.T) {
 	p := gatewayPlace(t)
 	p.pythonBundle(t, "endless", endless)
 	s := p.upBehind(t)
-	s.deploy(t, scaled(limited(function("endless", "endless:latest", "30s"), "512Mi"), "1", "1"))
-	s.awaitReady(t, "endless", 1)
+	f := scaled(limited(function("endless", "endless:latest", "30s"), "512Mi"), "1", "1")
+	if status, err := s.faas.Deploy(t.Context(), f); err != nil || status != http.StatusAccepted {
+		t.Fatal(status, err)
+	}
+	s.await(t, patience, "an answer", func() bool {
+		return do(t, s.http, http.MethodPost, s.through("endless"), []byte(`{"instances":[[1]]}`)).status == http.StatusOK
+	})
+	password := "Basic " + base64.StdEncoding.EncodeToString([]byte("admin:"+s.password))
 	for _, door := range []string{s.url, s.door} {
 		url := door + "/function/endless"
 		resp := events(t, s.http, url, `{"instances":[[7]]}`)
@@ -62,7 +69,7 @@ func TestAnswerInParts(t *testing.T) {
 		}
 		resp.Body.Close()
 		s.await(t, patience, "the end of the handler's run, in the logs", func() bool {
-			logs := do(t, s.own, http.MethodGet, s.url+"/system/logs?name=endless&follow=false", nil).body
+			logs := do(t, s.http, http.MethodGet, s.url+"/system/logs?name=endless&follow=false", nil, "Authorization", password).body
 			return strings.Count(logs, "closed in step") > 0
 		})
 		// The instance serves the next ones, as a whole or in parts.
