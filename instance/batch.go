@@ -15,12 +15,14 @@ import (
 )
 
 // member is an inference request, its position in the batch, and the time from which its
-// answer is no longer useful, zero for none. once: it must not run twice.
+// answer is no longer useful, zero for none. once: it must not run twice. parts, if not nil, takes
+// its answer in parts.
 type member struct {
 	*protocol.Call
-	at   int
-	due  time.Time
-	once bool
+	at    int
+	due   time.Time
+	once  bool
+	parts func(part []byte) error
 }
 
 // errLate is the error of a member that waited too long in the instance.
@@ -81,7 +83,7 @@ func (s *Server) HandleBatch(ctx context.Context, requests []frame.Request) ([]f
 			responses[i] = response
 			continue
 		}
-		members = append(members, member{Call: call, at: i, due: r.Due, once: r.Once})
+		members = append(members, member{Call: call, at: i, due: r.Due, once: r.Once, parts: r.Parts})
 		if s.dynamic || s.padsRows {
 			elements.add(s.model.Text, call)
 		}
@@ -223,13 +225,18 @@ func (s *Server) runGroup(ctx context.Context, group []member, responses []frame
 	if once {
 		ctx = frame.WithOnce(ctx)
 	}
+	parts := s.parts(group)
 	inputs, rows, release := s.join(group)
-	outputs, failed, returned, err := s.run(ctx, rows, inputs, due(group), spent)
+	outputs, failed, returned, err := s.run(parts.with(ctx), rows, inputs, due(group), spent)
 	release()
 	defer returned()
 	switch {
 	case err == nil:
 		for i, m := range group {
+			if parts != nil && parts.takes[i] {
+				responses[m.at] = parts.respond(i, failed[i])
+				continue
+			}
 			if failed[i] != nil {
 				responses[m.at] = protocol.Failure(statusOf(failed[i]), failed[i])
 				continue
@@ -244,7 +251,7 @@ func (s *Server) runGroup(ctx context.Context, group []member, responses []frame
 		for _, m := range group {
 			responses[m.at] = protocol.Failure(http.StatusServiceUnavailable, errors.New("the request was cancelled before it ran"))
 		}
-	case len(group) == 1 || lost(err):
+	case len(group) == 1 || lost(err) || parts != nil && parts.begun:
 		for _, m := range group {
 			responses[m.at] = protocol.Failure(statusOf(err), err)
 		}
@@ -344,7 +351,7 @@ func (s *Server) run(ctx context.Context, rows []int, inputs []tensor.Tensor, du
 		spent.Exec += exec
 		return outputs, failed, release, err
 	}
-	all, exec, err := s.parts(ctx, rows[0], inputs)
+	all, exec, err := s.pieces(ctx, rows[0], inputs)
 	spent.Exec += exec
 	if err != nil {
 		return nil, nil, func() {}, err
@@ -352,8 +359,8 @@ func (s *Server) run(ctx context.Context, rows []int, inputs []tensor.Tensor, du
 	return [][]tensor.Tensor{all}, make([]error, 1), func() {}, nil
 }
 
-// parts runs a member that has more than MaxBatch rows, MaxBatch rows at a time.
-func (s *Server) parts(ctx context.Context, rows int, inputs []tensor.Tensor) (all []tensor.Tensor, total time.Duration, err error) {
+// pieces runs a member that has more than MaxBatch rows, MaxBatch rows at a time.
+func (s *Server) pieces(ctx context.Context, rows int, inputs []tensor.Tensor) (all []tensor.Tensor, total time.Duration, err error) {
 	var sizes []int
 	for from := 0; from < rows; from += s.options.MaxBatch {
 		sizes = append(sizes, min(s.options.MaxBatch, rows-from))

@@ -35,8 +35,12 @@ func (s *Server) inputBuffer(size int) (buffer []byte, release func()) {
 }
 
 // runRequests runs a batch with RunLent if the engine has it, otherwise with
-// RunRequests. release is never nil and ends the use of the outputs.
+// RunRequests. release is never nil and ends the use of the outputs. With a context of
+// [partsRun.with] members get their answers in parts.
 func runRequests(ctx context.Context, e RequestEngine, rows []int, inputs []tensor.Tensor) (outputs [][]tensor.Tensor, failed []error, release func(), err error) {
+	if p, ok := ctx.Value(partsKey{}).(*partsRun); ok {
+		return e.(PartsEngine).RunParts(ctx, rows, inputs, p.takes, p.take)
+	}
 	if lending, ok := e.(LendingEngine); ok {
 		return lending.RunLent(ctx, rows, inputs)
 	}

@@ -230,6 +230,10 @@ func (s *Server) serveBatch(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		err = bound(requests, r.Header, came)
 	}
+	parted := partsWriter{ResponseWriter: w}
+	if err == nil {
+		err = parted.setParts(requests, r.Header)
+	}
 	if err != nil {
 		write(w, protocol.Failure(http.StatusBadRequest, err))
 		return
@@ -237,11 +241,18 @@ func (s *Server) serveBatch(w http.ResponseWriter, r *http.Request) {
 	responses, spent := s.HandleBatch(r.Context(), requests)
 	out, length := frame.EncodeResponses(responses)
 	h := w.Header()
-	h["Content-Type"] = []string{frame.ContentType}
-	h["Content-Length"] = []string{strconv.FormatInt(length, 10)}
+	if parted.begun { // The head has gone.
+		h = http.Header{}
+	}
 	spent.setHeaders(h)
 	// The time to write the answer counts towards the next batch.
 	h[frame.BesideHeader] = []string{strconv.FormatInt(beside().Microseconds(), 10)}
+	if parted.begun {
+		_ = parted.write(frame.Part{Member: -1, Header: h, Body: bytes.Join(out, nil)}) // It fails if the dispatcher has hung up.
+		return
+	}
+	h["Content-Type"] = []string{frame.ContentType}
+	h["Content-Length"] = []string{strconv.FormatInt(length, 10)}
 	if _, err := out.WriteTo(w); err != nil {
 		s.options.Logger.Debug().Err(err).Msg("the dispatcher closed the connection before it got the answers")
 	}

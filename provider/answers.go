@@ -118,7 +118,7 @@ func (a *answers) invoke(ctx context.Context, d *deployed, req *frame.Request) (
 
 // keyOf returns the key of a request's answer, and whether that may be kept at all.
 func keyOf(req *frame.Request) (key answerKey, ok bool) {
-	if req.Method != http.MethodPost || len(req.Body) == 0 || len(req.Body) > maxCachedBody {
+	if req.Method != http.MethodPost || len(req.Body) == 0 || len(req.Body) > maxCachedBody || req.Parts != nil {
 		return key, false
 	}
 	for name := range req.Header {

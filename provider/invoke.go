@@ -89,7 +89,7 @@ func (s invocations) invokeFunction(w http.ResponseWriter, r *http.Request, name
 		code = web.WriteErrorBelow(w, path, err)
 		return
 	}
-	code, late = s.dispatch(w, r, d, req, body)
+	code, late = s.dispatch(w, r, d, req, body, started)
 }
 
 // countRefusal counts a request that was refused before it was read: while the provider shuts down, while its
@@ -192,8 +192,22 @@ func (s invocations) receive(w http.ResponseWriter, r *http.Request, name, path 
 // dispatch hands one request to the function's dispatcher, writes the answer and returns its
 // status code, and whether it came after the objective. The answer counts as held until the client has taken it.
 func (s invocations) dispatch(w http.ResponseWriter, r *http.Request, d *deployed, req *frame.Request,
-	held *web.Body) (code int, late bool) {
-	resp, err := d.answers.invoke(r.Context(), d, req)
+	held *web.Body, started time.Time) (code int, late bool) {
+	var resp *frame.Response
+	var err error
+	if takesEvents(r.Header) {
+		if err = held.TakeAnswer(web.MaxUnsentParts); err == nil {
+			events := newEvents(w, r)
+			req.Parts = events.Take
+			resp, err = d.answers.invoke(events.ctx, d, req)
+			code = events.end(d, req.Path, resp, err, started)
+		}
+	} else {
+		resp, err = d.answers.invoke(r.Context(), d, req)
+	}
+	if code != 0 {
+		return code, resp != nil && resp.Late
+	}
 	if err == nil {
 		err = held.TakeAnswer(int64(len(resp.Body)))
 	}

@@ -199,7 +199,7 @@ func (x *split) tryCandidate(ctx context.Context, next *deployed, req *frame.Req
 		return nil, nil
 	}
 	defer x.leave()
-	try, once := ctx, next.Inference.Once || req.Once
+	try, once := ctx, next.Inference.Once || req.Once || req.Parts != nil // The client may have parts of the answer.
 	if objective > 0 && !once {
 		var cancel context.CancelFunc
 		try, cancel = context.WithTimeout(ctx, objective)
@@ -276,7 +276,7 @@ func (x *split) copyOf(req *frame.Request) *frame.Request {
 	}
 	x.copiedAt.Store(now)
 	c := cloned(req)
-	c.Sink, c.Trace = nil, nil
+	c.Sink, c.Parts, c.Trace = nil, nil, nil
 	return c
 }
 

@@ -17,7 +17,7 @@
 //
 // Integers are little endian. A member's failure is in its own status: the HTTP
 // response has status 200 if the instance could read the frame. The response header
-// [ExecHeader] holds the engine's time.
+// [ExecHeader] holds the engine's time. Answers may also come in parts: see [PartsHeader].
 package frame
 
 import (
@@ -109,6 +109,11 @@ type Request struct {
 	// Sink, if not nil, may take the body of the answer as it comes. [Response.Body] then has
 	// what it has not taken. The frame does not have it.
 	Sink io.Writer
+	// Parts, if not nil, takes the parts of the answer as they come, each a JSON text, if the function answers in
+	// parts. It is called by one goroutine at a time and keeps the part. It does not block, and fails if no more
+	// parts are needed. The response is the end of the answer: after parts and with status 200 it has no body.
+	// The receiver sets it from [PartsHeader]; the frame does not have it.
+	Parts func(part []byte) error
 	// Trace collects the times of a sampled request, nil for the others. The frame does not have it.
 	Trace *Trace
 	// Owner is the function that the request belongs to if several share its dispatcher, otherwise nil.

@@ -86,6 +86,15 @@ type Call struct {
 // Respond encodes the response from the call's own rows of the outputs, which are in the
 // model's order.
 func (c *Call) Respond(outputs []tensor.Tensor) frame.Response {
+	response := c.RespondPlain(outputs)
+	if response.Status != http.StatusOK {
+		return response
+	}
+	return pack(response, c.request)
+}
+
+// RespondPlain is Respond without compression.
+func (c *Call) RespondPlain(outputs []tensor.Tensor) frame.Response {
 	own := slices.Clone(outputs)
 	for i := range own {
 		var err error
@@ -101,7 +110,7 @@ func (c *Call) Respond(outputs []tensor.Tensor) frame.Response {
 	case err != nil:
 		return Failure(http.StatusInternalServerError, err)
 	}
-	return pack(response, c.request)
+	return response
 }
 
 // Failure returns the response to a request that failed. Its body is {"error": "…"}, as

@@ -6,7 +6,8 @@
 // length and JSON. life is a socket; the kernel kills the process when it closes. Two
 // shared memory files hold the inputs and the outputs of a batch. A batch takes one
 // message each way and one call of the handler. The messages do not contain the tensors
-// but their places in shared memory.
+// but their places in shared memory. A handler that yields gives parts of answers: the process
+// sends a message for each step and waits until its parts are read (steps.go).
 //
 // A failure of the handler harms no other batch. An exception is the error of its batch.
 // A process that hangs, exceeds its memory limit or exits is replaced. Its output goes to
@@ -152,7 +153,7 @@ func (e *Engine) begin(ctx context.Context) (*process, error) {
 }
 
 func same(a, b loaded) bool {
-	text := func(l loaded) string { return fmt.Sprint(l.Inputs, l.Outputs, l.Requests) }
+	text := func(l loaded) string { return fmt.Sprint(l.Inputs, l.Outputs, l.Requests, l.Parts) }
 	return text(a) == text(b)
 }
 

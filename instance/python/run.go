@@ -26,6 +26,15 @@ func (e *Engine) Run(ctx context.Context, rows int, inputs []tensor.Tensor) ([]t
 // RunLent implements instance.LendingEngine. The outputs are in the memory shared with
 // the process and are valid until release is called. release is never nil.
 func (e *Engine) RunLent(ctx context.Context, rows []int, inputs []tensor.Tensor) (outputs [][]tensor.Tensor, failed []error, release func(), err error) {
+	return e.RunParts(ctx, rows, inputs, nil, nil)
+}
+
+// InParts implements instance.PartsEngine: it reports whether the handler yields.
+func (e *Engine) InParts() bool { return e.loaded.Parts }
+
+// RunParts implements instance.PartsEngine. If ctx ends, no request gets more parts.
+func (e *Engine) RunParts(ctx context.Context, rows []int, inputs []tensor.Tensor, takes []bool,
+	take func(request int, part []tensor.Tensor) (more bool)) (outputs [][]tensor.Tensor, failed []error, release func(), err error) {
 	if err := e.processes.Take(ctx); err != nil {
 		return nil, nil, func() {}, err
 	}
@@ -34,7 +43,8 @@ func (e *Engine) RunLent(ctx context.Context, rows []int, inputs []tensor.Tensor
 	if err != nil {
 		return nil, nil, func() {}, err
 	}
-	answers, err := e.call(p, rows, inputs)
+	steps := steps{ctx: ctx, engine: e, process: p, rows: rows, takes: takes, take: take}
+	answers, err := e.call(&steps, inputs)
 	switch {
 	case errors.As(err, new(engine.Lost)):
 		e.options.Logger.Error().Err(err).Int("pid", p.pid).Msg("the handler's process is being restarted")
@@ -54,15 +64,17 @@ func (e *Engine) RunLent(ctx context.Context, rows []int, inputs []tensor.Tensor
 	if err != nil {
 		return nil, nil, func() {}, err
 	}
-	if outputs, failed, err = e.collect(w, rows, answers); err != nil {
+	if outputs, failed, err = e.collect(w, steps, answers); err != nil {
 		w.release()
 		return nil, nil, func() {}, err
 	}
 	return outputs, failed, w.release, nil
 }
 
-// call makes the process run the batch.
-func (e *Engine) call(p *process, rows []int, inputs []tensor.Tensor) ([]answer, error) {
+// call makes the process run the batch. A handler that yields answers in steps: each gives the next parts to those
+// who take them, and the last has the other answers.
+func (e *Engine) call(s *steps, inputs []tensor.Tensor) ([]answer, error) {
+	p := s.process
 	places, size, done, err := put(p.in, inputs)
 	if err != nil {
 		return nil, err
@@ -70,11 +82,21 @@ func (e *Engine) call(p *process, rows []int, inputs []tensor.Tensor) ([]answer,
 	defer done()
 	began := time.Now()
 	var r reply
-	if err = p.write(call{Rows: rows, Size: size, Inputs: places, Taken: p.out.Taken()}); err == nil {
-		r, err = p.reply(e.watch(p, began.Add(e.limit.Next()), e.processes.Life().Err))
-	}
-	if err != nil {
-		return nil, engine.Lost{Why: e.lost(p, err)}
+	var message any = call{Rows: s.rows, Size: size, Inputs: places, Taken: p.out.Taken(), Parts: s.takers()}
+	for {
+		if err = p.write(message); err == nil {
+			r, err = p.reply(e.watch(p, began.Add(e.limit.Next()), e.processes.Life().Err))
+		}
+		if err == nil && r.More {
+			message, err = s.next(r.Answers)
+			began = time.Now()
+		}
+		if err != nil {
+			return nil, engine.Lost{Why: e.lost(p, err)}
+		}
+		if !r.More {
+			break
+		}
 	}
 	e.limit.Answered(time.Since(began))
 	switch {
@@ -136,7 +158,8 @@ func (e *Engine) lost(p *process, err error) error {
 }
 
 // collect returns each request's outputs or error from the answers.
-func (e *Engine) collect(w window, rows []int, answers []answer) ([][]tensor.Tensor, []error, error) {
+func (e *Engine) collect(w window, s steps, answers []answer) ([][]tensor.Tensor, []error, error) {
+	rows := s.rows
 	if !e.loaded.Requests {
 		return e.split(w, rows, answers)
 	}
@@ -147,6 +170,9 @@ func (e *Engine) collect(w window, rows []int, answers []answer) ([][]tensor.Ten
 	for i, a := range answers {
 		if a.Error != "" {
 			failed[i] = errors.New(a.Error)
+			continue
+		}
+		if s.takesParts(i) {
 			continue
 		}
 		outputs[i], failed[i] = e.tensors(w, rows[i], a)

@@ -37,6 +37,7 @@ type loaded struct {
 	Inputs   []tensor.Info `json:"inputs"`
 	Outputs  []tensor.Info `json:"outputs"`
 	Requests bool          `json:"requests"`
+	Parts    bool          `json:"parts"`
 	Load     float64       `json:"load_s"`
 	Error    string        `json:"error"`
 	Refused  bool          `json:"refused"`
@@ -52,20 +53,29 @@ type placed struct {
 
 // call is one batch: the number of rows of each request, and the concatenated inputs,
 // which end at Size. Taken lists the parts of the outputs' memory that hold outputs of
-// earlier batches still in use.
+// earlier batches still in use. Parts are the positions of the requests that take their answers in
+// parts.
 type call struct {
 	Rows   []int      `json:"rows"`
 	Size   int64      `json:"size"`
 	Inputs []placed   `json:"inputs"`
 	Taken  [][2]int64 `json:"taken"`
+	Parts  []int      `json:"parts,omitempty"`
 }
 
 // reply is the answer to a call: one answer for each request, or one for the whole batch
 // if the model has no handler. Inputs says that the error is due to the batch's inputs.
+// More says that the answers are parts, and that the process waits for goOn before it computes the next ones.
 type reply struct {
 	Error   string   `json:"error"`
 	Inputs  bool     `json:"inputs"`
+	More    bool     `json:"more"`
 	Answers []answer `json:"answers"`
+}
+
+// goOn has the process compute the next parts, except for the requests that are Gone.
+type goOn struct {
+	Gone []int `json:"gone"`
 }
 
 type answer struct {

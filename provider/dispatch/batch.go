@@ -67,11 +67,12 @@ func (d *Dispatcher) delegate(batches []*batch, own *call) (mine *batch) {
 // several exchanges. A single body is never split.
 const maxExchange = 32 << 20
 
-// cut returns the first calls whose bodies fit into one exchange together.
+// cut returns the first calls that fit into one exchange together: by their bodies, and either all or none of them
+// take their answers in parts.
 func cut(calls []*call) []*call {
 	size := 0
 	for i, c := range calls {
-		if size += len(c.request.Body); size > maxExchange && i > 0 {
+		if size += len(c.request.Body); i > 0 && (size > maxExchange || c.takesParts() != calls[0].takesParts()) {
 			return calls[:i]
 		}
 	}
@@ -150,6 +151,9 @@ func (d *Dispatcher) again(now time.Time, unanswered []*call, own *call, unsent,
 		switch {
 		case c.ctx.Err() != nil:
 			c.answer(signal{err: c.ctx.Err()})
+		case !c.begun.IsZero(): // The client has a part of the answer.
+			c.dropped(d.options.Recorder, metrics.InstanceLost)
+			c.answer(signal{err: ErrInstanceLost})
 		case unsent && !d.closed && !now.Before(c.deadline):
 			c.answer(signal{err: d.refuse(c)})
 		case (c.retried || once) && !unsent || d.closed || !now.Before(c.deadline):

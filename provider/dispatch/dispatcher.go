@@ -176,6 +176,8 @@ type call struct {
 	orphaned bool
 	// ownDeadline is the deadline that it had before it was stranded, zero if it is not.
 	ownDeadline time.Time
+	// begun is when it got the first part of its answer, zero if it has none.
+	begun time.Time
 	// beyond: it asks for more than capacity is planned for. patient: it may wait for longer than its
 	// objective.
 	beyond, patient bool
@@ -356,7 +358,11 @@ func (d *Dispatcher) finish(c *call, s signal) (*frame.Response, error) {
 	if s.err != nil {
 		return s.response, s.err
 	}
-	late, failed := time.Since(c.arrived) > c.slo, failing(s.response)
+	answered := c.begun
+	if answered.IsZero() {
+		answered = time.Now()
+	}
+	late, failed := answered.Sub(c.arrived) > c.slo, failing(s.response)
 	s.response.Late = late
 	switch {
 	case c.excused():

@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"strconv"
@@ -50,16 +51,19 @@ var errUnreached = errors.New("connect to instance")
 
 // harmless reports whether an exchange failed through no fault of the instance, and
 // returns the error for its members.
-func harmless(err error) (failure *web.Error, ok bool) {
+func harmless(err error) (failure error, ok bool) {
 	var (
 		refused *refusedError
 		unheld  unheldError
+		known   *web.Error
 	)
 	switch {
+	case errors.Is(err, errAbandoned):
+		return context.Canceled, true
 	case errors.As(err, &refused):
 		return ErrRefused, true
-	case errors.As(err, &unheld) && errors.As(unheld.error, &failure):
-		return failure, true
+	case errors.As(err, &unheld) && errors.As(unheld.error, &known):
+		return known, true
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.ENOBUFS), errors.Is(err, syscall.ENOMEM),
 		errors.Is(err, syscall.EADDRNOTAVAIL): // The provider has no free port.
 		return ErrExhausted, true
@@ -156,6 +160,9 @@ func (l *link) begin(calls []*call, within []time.Duration, until time.Time, onc
 	if once {
 		request = append(request, "\r\n"+frame.OnceHeader+": 1"...)
 	}
+	if parts := frame.FormatParts(requests); parts != "" {
+		request = append(request, "\r\n"+frame.PartsHeader+": "+parts...)
+	}
 	request = append(request, "\r\nContent-Length: "...)
 	request = strconv.AppendInt(request, length, 10)
 	request = append(request, "\r\n\r\n"...)
@@ -243,9 +250,9 @@ func (x *exchange) await(until time.Time) (begins bool, err error) {
 }
 
 // finish reads the answers, in the order of the requests, at most until a time, and returns
-// the connection to the link.
-func (x *exchange) finish(until time.Time) (responses []frame.Response, took taken, err error) {
-	responses, answer, err := x.read(until)
+// the connection to the link. takers get parts of answers, which take longer.
+func (x *exchange) finish(until time.Time, takers *takers) (responses []frame.Response, took taken, err error) {
+	responses, answer, err := x.read(until, takers)
 	if err != nil || answer.last {
 		x.Close()
 	} else {
@@ -259,10 +266,14 @@ func (x *exchange) finish(until time.Time) (responses []frame.Response, took tak
 }
 
 // read reads the answers, at most until a time.
-func (x *exchange) read(until time.Time) ([]frame.Response, head, error) {
+func (x *exchange) read(until time.Time, takers *takers) ([]frame.Response, head, error) {
 	x.connection.end = until
 	defer func() { x.connection.end = time.Time{} }()
 	answer, err := x.readHead()
+	var from io.Reader = x.reader
+	if err == nil && answer.parts {
+		from, answer, err = x.readParts(takers)
+	}
 	if err != nil {
 		return nil, head{}, fmt.Errorf("read batch answer: %w", err)
 	}
@@ -273,7 +284,7 @@ func (x *exchange) read(until time.Time) ([]frame.Response, head, error) {
 		}
 		defer release() // Each member's caller counts its own answer from here.
 	}
-	answers, err := frame.ReadResponses(x.reader, answer.length)
+	answers, err := frame.ReadResponses(from, answer.length)
 	if err != nil {
 		return nil, head{}, fmt.Errorf("read batch answer: %w", err)
 	}
@@ -295,6 +306,8 @@ type head struct {
 	rows     float64
 	// last: the instance closes the connection after this answer.
 	last bool
+	// parts: parts of answers come first, and then the rest of the head.
+	parts bool
 }
 
 // readHead reads an answer's head. It understands only the HTTP/1.1 that our own
@@ -318,39 +331,52 @@ func (c *connection) readHead() (head, error) {
 			break
 		}
 		name, value, _ := bytes.Cut(line, []byte(": "))
-		switch {
-		case bytes.EqualFold(name, []byte("Content-Length")):
-			if h.length, err = strconv.ParseInt(string(value), 10, 64); err != nil {
-				return h, fmt.Errorf("the instance's Content-Length: %w", err)
-			}
-		case bytes.EqualFold(name, []byte("Connection")):
-			h.last = bytes.EqualFold(value, []byte("close"))
-		case bytes.EqualFold(name, []byte(frame.ExecHeader)):
-			if h.exec, err = micros(frame.ExecHeader, value); err != nil {
-				return h, err
-			}
-		case bytes.EqualFold(name, []byte(frame.BesideHeader)):
-			if h.beside, err = micros(frame.BesideHeader, value); err != nil {
-				return h, err
-			}
-		case bytes.EqualFold(name, []byte(frame.WaitHeader)):
-			if h.waited, err = micros(frame.WaitHeader, value); err != nil {
-				return h, err
-			}
-		case bytes.EqualFold(name, []byte(frame.ElementsHeader)):
-			if h.elements, err = strconv.ParseInt(string(value), 10, 64); err != nil {
-				return h, fmt.Errorf("the instance's %s: %w", frame.ElementsHeader, err)
-			}
-		case bytes.EqualFold(name, []byte(frame.RowsHeader)):
-			if h.rows, err = strconv.ParseFloat(string(value), 64); err != nil || !(h.rows >= 0 && h.rows <= maxReported) {
-				return h, fmt.Errorf("the instance's %s is %q; it must be the mean number of rows of a request", frame.RowsHeader, value)
-			}
+		if err := h.set(name, value); err != nil {
+			return h, err
 		}
+	}
+	if h.parts {
+		return h, nil
 	}
 	if h.length < 0 || h.length > maxReply {
 		return h, fmt.Errorf("the instance's answer has a length of %d bytes", h.length)
 	}
 	return h, nil
+}
+
+// set takes in a header of an answer. Those that the dispatcher does not use are nothing.
+func (h *head) set(name, value []byte) (err error) {
+	switch {
+	case bytes.EqualFold(name, []byte("Content-Length")):
+		if h.length, err = strconv.ParseInt(string(value), 10, 64); err != nil {
+			return fmt.Errorf("the instance's Content-Length: %w", err)
+		}
+	case bytes.EqualFold(name, []byte(frame.PartsHeader)):
+		h.parts = true
+	case bytes.EqualFold(name, []byte("Connection")):
+		h.last = bytes.EqualFold(value, []byte("close"))
+	case bytes.EqualFold(name, []byte(frame.ExecHeader)):
+		if h.exec, err = micros(frame.ExecHeader, value); err != nil {
+			return err
+		}
+	case bytes.EqualFold(name, []byte(frame.BesideHeader)):
+		if h.beside, err = micros(frame.BesideHeader, value); err != nil {
+			return err
+		}
+	case bytes.EqualFold(name, []byte(frame.WaitHeader)):
+		if h.waited, err = micros(frame.WaitHeader, value); err != nil {
+			return err
+		}
+	case bytes.EqualFold(name, []byte(frame.ElementsHeader)):
+		if h.elements, err = strconv.ParseInt(string(value), 10, 64); err != nil {
+			return fmt.Errorf("the instance's %s: %w", frame.ElementsHeader, err)
+		}
+	case bytes.EqualFold(name, []byte(frame.RowsHeader)):
+		if h.rows, err = strconv.ParseFloat(string(value), 64); err != nil || !(h.rows >= 0 && h.rows <= maxReported) {
+			return fmt.Errorf("the instance's %s is %q; it must be the mean number of rows of a request", frame.RowsHeader, value)
+		}
+	}
+	return nil
 }
 
 // maxReported is the largest valid mean number of rows of a request.

@@ -85,6 +85,7 @@ func (f *flight) lead(own *call) (mine signal) {
 	for _, c := range f.calls {
 		c.queued(f.d.options.Recorder, max(0, f.sent.Sub(c.arrived)))
 	}
+	partition(f.calls)
 	f.rest = f.calls
 	return f.run(own)
 }
@@ -286,7 +287,7 @@ func (f *flight) land(own *call) error {
 	if soon := time.Now().Add(minGrace); until.Before(soon) {
 		until = soon
 	}
-	responses, took, err := f.x.finish(until)
+	responses, took, err := f.x.finish(until, &takers{f.rest[:f.part], f.x.end.Sub(f.x.began)})
 	if errors.Is(err, os.ErrDeadlineExceeded) && until.Before(f.x.end) {
 		return errStuck
 	}

@@ -135,7 +135,7 @@ func (l *loan) exchange(x *exchange) ([]frame.Response, taken, error) {
 		case err != nil:
 			return nil, taken{}, err
 		case begins:
-			return x.finish(x.end)
+			return x.finish(x.end, nil)
 		case !time.Now().Before(x.end):
 			return nil, taken{}, fmt.Errorf("no answer within %v", x.end.Sub(x.began))
 		}

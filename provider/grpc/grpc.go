@@ -141,7 +141,7 @@ func metadataOf(h http.Header) http.Header {
 	given := make(http.Header, len(h)+2)
 	for name, values := range h {
 		switch name {
-		case "Content-Type", "Content-Length", "Content-Encoding", "Accept-Encoding", "Te", "Trailer":
+		case "Content-Type", "Content-Length", "Content-Encoding", "Accept", "Accept-Encoding", "Te", "Trailer":
 		default:
 			if !strings.HasPrefix(name, "Grpc-") {
 				given[name] = values

@@ -58,7 +58,7 @@ type FunctionMetrics struct {
 	drops                     map[Reason]prometheus.Counter
 	// Callers counts by who has sent the requests.
 	Callers *CallerMetrics
-	// Answers counts requests that may get an answer to an equal one.
+	// Answers counts requests that may get an answer to an equal one, and answers in parts.
 	Answers *AnswerMetrics
 
 	// mu guards removed, relay and gauges, and that a removed function makes no series.
@@ -83,7 +83,7 @@ func newFunction(m *Metrics, name string) *FunctionMetrics {
 		total: late{of: m.total}, queue: late{of: m.queue}, exec: late{of: m.exec}, batch: late{of: m.batch},
 		cold: m.cold.WithLabelValues(name), asked: m.asked.WithLabelValues(name), misses: m.misses.WithLabelValues(name),
 		Callers: &CallerMetrics{name: name, passed: m.passed, refused: m.refused},
-		Answers: &AnswerMetrics{name: name, of: m.kept},
+		Answers: &AnswerMetrics{name: name, of: m.kept, first: m.firstPart, parts: m.parts},
 		drops:   map[Reason]prometheus.Counter{}, gauges: map[owned]struct{}{},
 	}
 	f.codes.Store(&map[int]*atomic.Uint64{})

@@ -38,8 +38,8 @@ var (
 // Metrics holds all metrics. It is safe for concurrent use.
 type Metrics struct {
 	requests, inFlight                                      *prometheus.Desc
-	total, queue, exec, cold, batch                         *prometheus.HistogramVec
-	asked, misses, drops, passed, refused, kept             *prometheus.CounterVec
+	total, queue, exec, cold, batch, firstPart              *prometheus.HistogramVec
+	asked, misses, drops, passed, refused, kept, parts      *prometheus.CounterVec
 	objective, target                                       *prometheus.GaugeVec
 	instances, parked, ratio, level, provisional, unbatched *prometheus.GaugeVec
 	variants, candidates                                    *prometheus.GaugeVec
@@ -80,6 +80,8 @@ func New(r prometheus.Registerer) *Metrics {
 		kept: counter("answer_cache_requests_total",
 			"Requests of a function that keeps answers, by outcome: hit if a kept answer was given, otherwise miss.",
 			[]string{"function", "outcome"}),
+		firstPart: histogram("first_part_duration_seconds", "Time from a request's arrival to the first part of an answer in parts.", requestBuckets),
+		parts:     counter("parts_total", "Parts of answers that came in parts.", function),
 		instances: gauge("instances", "Ready instances, by config: batch, millicores, share of a GPU.", []string{"function", "config"}),
 		variants:  gauge("variant_instances", "Ready instances, by variant of the model and its state: active, overloaded, interfered.", []string{"function", "variant", "state"}),
 		candidates: gauge("candidate_share_ratio",
@@ -110,7 +112,7 @@ func New(r prometheus.Registerer) *Metrics {
 		functions: map[string]*FunctionMetrics{},
 	}
 	r.MustRegister(m.shadows.all()...)
-	r.MustRegister(m, m.total, m.queue, m.exec, m.cold, m.batch, m.asked, m.misses, m.objective, m.target, m.drops, m.passed, m.refused, m.kept,
+	r.MustRegister(m, m.total, m.queue, m.exec, m.cold, m.batch, m.asked, m.misses, m.objective, m.target, m.drops, m.passed, m.refused, m.kept, m.firstPart, m.parts,
 		m.instances, m.variants, m.candidates, m.rollouts, m.parked, m.ratio, m.level, m.provisional, m.unbatched, m.cpu, m.memory, m.gpu, m.cpuUsed, m.used, m.nodeCPU, m.nodeMemory, m.nodeGPU, m.nodes)
 	return m
 }

@@ -72,6 +72,8 @@ func (s *shared) InvokePatiently(ctx context.Context, req *frame.Request, patien
 		response, err := g.send(ctx, m, s, req, patience)
 		switch {
 		case errors.Is(err, errNotTaken):
+		case errors.As(err, new(brokenOffError)):
+			return nil, err
 		case errors.Is(err, errDied) && !died && !s.once:
 			// Executing a model changes nothing, unless the function says so, and then the request
 			// may run again, as after the death of an instance. It runs again only once: otherwise
@@ -128,8 +130,9 @@ func (g *Group) send(ctx context.Context, m Member, s *shared, req *frame.Reques
 	if !s.once { // Another replica may run it.
 		defer context.AfterFunc(silent, func() { give(errSilent) })()
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, s.limit+patience+handTime-req.Waited, errStuck)
-	defer cancel()
+	// The time is that of the whole answer, or of its first part.
+	late := time.AfterFunc(s.limit+patience+handTime-req.Waited, func() { give(errStuck) })
+	defer late.Stop()
 	buffers, length := frame.EncodeRequests([]frame.Request{*req})
 	body := func() (io.ReadCloser, error) {
 		again := slices.Clone(buffers)
@@ -149,6 +152,9 @@ func (g *Group) send(ctx context.Context, m Member, s *shared, req *frame.Reques
 	if req.Waited > 0 {
 		r.Header.Set(waitedHeader, strconv.FormatInt(req.Waited.Microseconds(), 10))
 	}
+	if req.Parts != nil {
+		r.Header.Set(frame.PartsHeader, "0")
+	}
 	// The owner counts what its client holds, not what this replica holds.
 	if through := req.Header["X-Forwarded-For"]; len(through) > 0 {
 		r.Header["X-Forwarded-For"] = through[:1]
@@ -158,6 +164,14 @@ func (g *Group) send(ctx context.Context, m Member, s *shared, req *frame.Reques
 		return nil, g.sendFailed(ctx, m, err)
 	}
 	defer answer.Body.Close()
+	if answer.Header.Get(frame.PartsHeader) != "" {
+		late.Stop()
+		response, err := takeParts(m, answer, req)
+		if err != nil {
+			return nil, brokenOffError{g.sendFailed(ctx, m, err)}
+		}
+		return response, nil
+	}
 	release, err := g.options.Bodies.HoldAnswer(s.name, max(0, answer.ContentLength))
 	if err != nil {
 		return nil, err
@@ -229,13 +243,18 @@ func take(m Member, answer *http.Response, body []byte) (*frame.Response, error)
 		}
 		return nil, &web.Error{Status: status, After: time.Duration(ms) * time.Millisecond, Text: string(bytes.TrimSpace(body))}
 	}
+	return decode(m, answer.Header, body)
+}
+
+// decode decodes the frame of an owner's answer.
+func decode(m Member, header http.Header, body []byte) (*frame.Response, error) {
 	responses, err := frame.DecodeResponses(body)
 	if err != nil || len(responses) != 1 {
 		return nil, &web.Error{Status: http.StatusBadGateway, Text: fmt.Sprintf("cannot read the answer of replica %s of the provider; do all replicas have the same version?", m.ID)}
 	}
 	// The owner's dispatcher has set the header. Without it the revision is unknown, 0.
 	responses[0].Revision, _ = strconv.ParseUint(responses[0].Header.Get(web.RevisionHeader), 10, 64)
-	responses[0].Late = answer.Header.Get(lateHeader) != ""
+	responses[0].Late = header.Get(lateHeader) != ""
 	return &responses[0], nil
 }
 

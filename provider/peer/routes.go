@@ -95,13 +95,16 @@ func (g *Group) serveInvoke(w http.ResponseWriter, r *http.Request) {
 	if g.options.Tracer != nil {
 		req.Trace = g.options.Tracer.Begin(req.Header, time.Now())
 	}
-	response, err := invoke(r.Context(), d.(provider.Dispatcher), req, inHeader(r, patienceHeader, time.Millisecond))
+	sent, response, err := invokeInParts(w, r, &held, d.(provider.Dispatcher), req)
 	if t := req.Trace; t != nil {
 		t.Step, t.Function, t.Method, t.Status = frame.Handed, r.PathValue("name"), req.Method, web.StatusOf(err)
 		if err == nil {
 			t.Status, t.Late = response.Status, response.Late
 		}
 		g.options.Tracer.End(t)
+	}
+	if sent {
+		return
 	}
 	if err == nil {
 		err = held.TakeAnswer(int64(len(response.Body)))

@@ -56,19 +56,20 @@ func WriteErrorBelow(w http.ResponseWriter, path string, err error) int {
 	if path == "" {
 		return WriteError(w, err)
 	}
-	if IsOpenAI(path) {
-		return WriteOpenAIError(w, err)
-	}
-	sentence := Conceal(err.Error())
 	first, _, _ := strings.Cut(strings.TrimLeft(path, "/"), "/")
-	if first != "v1" && first != "v2" {
-		return writeError(w, err, "text/plain; charset=utf-8", sentence+"\n")
+	if first != "v1" && first != "v2" && !IsOpenAI(path) {
+		return writeError(w, err, "text/plain; charset=utf-8", Conceal(err.Error())+"\n")
 	}
-	text, jsonErr := json.Marshal(map[string]string{"error": sentence})
-	if jsonErr != nil {
-		return WriteError(w, jsonErr)
+	return writeError(w, err, "application/json", string(ErrorJSON(path, err))+"\n")
+}
+
+// ErrorJSON is the body of WriteErrorBelow in the form of JSON that the path has.
+func ErrorJSON(path string, err error) []byte {
+	if IsOpenAI(path) {
+		return openAIError(err)
 	}
-	return writeError(w, err, "application/json", string(text)+"\n")
+	text, _ := json.Marshal(map[string]string{"error": Conceal(err.Error())}) // A map of strings is always JSON.
+	return text
 }
 
 // IsOpenAI reports whether a path is one whose requests name a model in their body: OpenAI's, or those to which
@@ -83,6 +84,10 @@ func IsOpenAI(path string) bool {
 
 // WriteOpenAIError is [WriteError] in the form of OpenAI's API. It hides paths of this machine as WriteErrorBelow does.
 func WriteOpenAIError(w http.ResponseWriter, err error) int {
+	return writeError(w, err, "application/json", string(openAIError(err))+"\n")
+}
+
+func openAIError(err error) []byte {
 	status := StatusOf(err)
 	var out struct {
 		Error struct {
@@ -105,11 +110,8 @@ func WriteOpenAIError(w http.ResponseWriter, err error) int {
 	case status >= http.StatusInternalServerError:
 		out.Error.Type = "server_error"
 	}
-	text, jsonErr := json.Marshal(out)
-	if jsonErr != nil {
-		return WriteError(w, jsonErr)
-	}
-	return writeError(w, err, "application/json", string(text)+"\n")
+	text, _ := json.Marshal(out) // Strings are always JSON.
+	return text
 }
 
 // writeError answers with an error's status code and this text of it.

@@ -13,6 +13,7 @@ import fcntl
 import gc
 import importlib
 import importlib.util
+import inspect
 import json
 import math
 import mmap
@@ -241,7 +242,7 @@ def of_specs(specs):
 class TensorFlow:
     """A SavedModel or a Keras file by its default signature."""
 
-    requests = False
+    requests = parts = False
 
     def __init__(self, path):
         import tensorflow as tf
@@ -285,7 +286,10 @@ class TensorFlow:
 
 
 class Handler:
-    """A handler file: load(path) once, handle(batch) for every batch."""
+    """A handler file: load(path) once, handle(batch) for every batch.
+
+    If handle yields, each list that it yields has the next part of each request's answer, or None.
+    """
 
     requests = True
 
@@ -301,7 +305,11 @@ class Handler:
             raise Wrong(f"{self.name} has no function handle(batch)")
         model = module.load(path) if hasattr(module, "load") else None
         self.inputs = declared(module, "inputs") or self.of_model(model)
-        self.outputs = declared(module, "outputs") or self.learn()
+        self.parts = inspect.isgeneratorfunction(self.handle)
+        self.outputs = declared(module, "outputs") or (None if self.parts else self.learn())
+        if self.parts and (not self.outputs or any(len(o["shape"]) < 2 or o["shape"][1] != -1 for o in self.outputs)):
+            raise Wrong(f"handle in {self.name} yields parts, which are joined along the first axis of a row: tell the outputs, "
+                        "and give that axis no size, as in outputs = {\"y\": (\"float32\", [None])}")
 
     def of_model(self, model):
         signatures = dict(getattr(model, "signatures", None) or {})
@@ -332,21 +340,73 @@ class Handler:
     def run(self, batch):
         """One answer for each request: its outputs by name, or an error."""
         answers = self.handle(batch)
+        self.expect(batch, answers)
+        return [self.answer(request, a) for request, a in zip(batch, answers)]
+
+    def expect(self, batch, answers):
+        """Refuses what is not one answer, or part of one, for each request."""
         if not isinstance(answers, (list, tuple)) and not hasattr(answers, "shape"):
             raise Wrong(f"handle gave {type(answers).__name__} for a batch of {len(batch)}; it must be a list of {len(batch)}")
         if len(answers) != len(batch):
             raise Wrong(f"handle gave {len(answers)} answers for a batch of {len(batch)}")
-        return [self.answer(request, a) for request, a in zip(batch, answers)]
 
-    def answer(self, request, given):
-        if isinstance(given, Exception):
-            return given
+    def steps(self, batch, takers, emit):
+        """The answers of a handler that yields.
+
+        Those in takers get their parts by emit, as they come, and nothing here; the others' parts are joined.
+        emit returns who among them needs no more, and the handler gets that as the value of its yield.
+        """
+        joined, ended, begun = [[] for _ in batch], [None] * len(batch), set()
+        given, gone = self.handle(batch), None
+        while None in ended:
+            try:
+                parts = given.send(gone)
+            except StopIteration:
+                break
+            self.expect(batch, parts)
+            now, gone = [{} for _ in batch], []
+            for at, part in enumerate(parts):
+                if part is None or ended[at] is not None:
+                    continue
+                part = self.answer(batch[at], part, raw=at not in takers)
+                if isinstance(part, Exception):
+                    ended[at] = part
+                elif at in takers:
+                    now[at] = part
+                    begun.add(at)
+                else:
+                    joined[at].append(part)
+            if any(now):
+                gone = emit(now)
+            for at in gone:
+                ended[at] = {}
+        given.close()
+        return [self.rest(ended[at], at in begun, joined[at]) for at in range(len(batch))]
+
+    def rest(self, ended, begun, parts):
+        """What is not sent yet of an answer: an error, nothing, or the whole of its parts."""
+        import numpy as np
+
+        if ended is not None or begun:
+            return {} if ended is None else ended
+        if not parts:
+            return Wrong("handle yielded no part for this request")
+        strings = {o["name"] for o in self.outputs if o["datatype"] == "BYTES"}
         try:
-            return self.checked(len(next(iter(request.values()))), given)
+            whole = {name: np.concatenate([p[name] for p in parts], axis=1) for name in parts[0]}
+            return {name: sendable(name, array) if name in strings else array for name, array in whole.items()}
         except Exception as error:
             return error
 
-    def checked(self, rows, given):
+    def answer(self, request, given, raw=False):
+        if isinstance(given, Exception):
+            return given
+        try:
+            return self.checked(len(next(iter(request.values()))), given, raw)
+        except Exception as error:
+            return error
+
+    def checked(self, rows, given, raw=False):
         import numpy as np
 
         if not isinstance(given, dict):
@@ -361,7 +421,11 @@ class Handler:
             if name in strings and not hasattr(array, "dtype"):
                 array = np.asarray(array, object)  # NumPy's own type would cut zero bytes off the end.
             array = np.asarray(array)
-            arrays[name] = array = sendable(name, array) if name in strings or not self.outputs else array
+            if raw:
+                array = array.astype(object) if name in strings else array
+            else:
+                array = sendable(name, array) if name in strings or not self.outputs else array
+            arrays[name] = array
             if array.ndim == 0 or len(array) != rows:
                 raise Wrong(f"handle gave {name!r} with the shape {list(array.shape)} for a request of {rows} rows")
         for o in self.outputs or []:
@@ -437,7 +501,7 @@ class Server:
             self.channel.write({"error": explain(error)})
             return
         self.channel.write({"inputs": self.subject.inputs, "outputs": self.subject.outputs,
-                            "requests": self.subject.requests, "load_s": time.monotonic() - began})
+                            "requests": self.subject.requests, "parts": self.subject.parts, "load_s": time.monotonic() - began})
         while (message := self.channel.read()) is not None:
             try:
                 answer = self.batch(message)
@@ -460,12 +524,26 @@ class Server:
         for rows in message["rows"]:
             batch.append({name: a[row:row + rows] for name, a in arrays.items()})
             row += rows
-        self.given = self.subject.run(batch)
-        if os.getpid() != self.pid:  # The handler has forked and came back twice. A second answer would be the next batch's.
-            os._exit(0)
+        if self.subject.parts:
+            self.given = self.subject.steps(batch, set(message.get("parts") or ()), lambda parts: self.emit(parts, message["taken"]))
+        else:
+            self.given = self.subject.run(batch)
+        self.check_fork()
         return self.put(self.given, message["taken"])
 
-    def put(self, answers, taken):
+    def check_fork(self):
+        if os.getpid() != self.pid:  # The handler has forked and came back twice. A second answer would be the next batch's.
+            os._exit(0)
+
+    def emit(self, parts, taken):
+        """Sends parts of answers and waits until they are read. It returns who needs no more of them."""
+        self.check_fork()
+        self.channel.send(self.put(parts, taken, more=True))
+        if (message := self.channel.read()) is None:
+            os._exit(0)
+        return message["gone"]
+
+    def put(self, answers, taken, more=False):
         """Writes the answers' arrays into the memory for what goes, beside what is taken of it.
 
         It returns the message that tells where they are.
@@ -482,9 +560,9 @@ class Server:
             size += sum(aligned(array.nbytes) for array in answer.values())
         base = room(size, taken)
         # To see that answers lie as those before did takes a tenth of saying how they do.
-        if (layout, base) != self.lay:
-            self.told = encode({"answers": places(layout, base)})
-            self.lay = layout, base
+        if (layout, base, more) != self.lay:
+            self.told = encode({"answers": places(layout, base), "more": more})
+            self.lay = layout, base, more
         memory, at = self.outputs.reach(max(base + size, 1), grow=True), base + size
         for answer in reversed(answers):  # What was written last may be in the processor's caches still.
             if isinstance(answer, Exception):
