@@ -87,7 +87,7 @@ func (s *Server) HandleBatch(ctx context.Context, requests []frame.Request) ([]f
 		if s.dynamic || s.padsRows {
 			elements.add(s.model.Text, call)
 		}
-		if held += s.heldBy(call); held > decodedBytes {
+		if held += heldBy(call, s.model.Text); held > decodedBytes {
 			run()
 		}
 	}
@@ -106,10 +106,10 @@ func (s *Server) HandleBatch(ctx context.Context, requests []frame.Request) ([]f
 }
 
 // heldBy is about what a call holds in bytes until it has its answer, with the answer to its texts.
-func (s *Server) heldBy(call *protocol.Call) (held int) {
+func heldBy(call *protocol.Call, texts *text.Reader) (held int) {
 	held = call.Kept
 	for _, row := range call.Texts {
-		held += int(s.model.Text.Elements(row))*textBytes + s.model.Text.Size()*vectorBytes
+		held += int(texts.Elements(row))*textBytes + texts.Size()*vectorBytes
 	}
 	for _, in := range call.Inputs {
 		held += len(in.Data)
