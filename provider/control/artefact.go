@@ -85,9 +85,9 @@ func (a *artefact) correct(now time.Time, troubled bool) (due, changed bool) {
 
 // replan makes a plan from the corrected times. It returns the plan before and whether the
 // new one differs from it.
-func (a *artefact) replan(f *provider.Function, rules *latency.Rules, kinds []string) (before latency.Plan, changed bool) {
+func (a *artefact) replan(f *provider.Function, rules *latency.Rules, types *nodeTypes) (before latency.Plan, changed bool) {
 	before = a.plan
-	next := a.join(f, rules, kinds)
+	next := a.join(f, rules, types)
 	if next.Slow == before.Slow && next.Scale == before.Scale && !differ(a.candidates, next.Candidates) {
 		return before, false
 	}

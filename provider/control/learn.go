@@ -48,7 +48,7 @@ func learn(now time.Time, fn *function, movable func(*instance) bool) {
 // replan gives the engine and the instances an artefact's corrected times if they differ
 // from the earlier ones. It restarts nothing: the engine decides about that in the same look.
 func (fn *function) replan(a *artefact) {
-	if before, changed := a.replan(fn.Function, fn.rules, fn.types.kinds); changed {
+	if before, changed := a.replan(fn.Function, fn.rules, fn.types); changed {
 		event := fn.log.Info()
 		if a.plan.Slow != "" && before.Slow == "" {
 			event = fn.log.Warn().Str("why", a.plan.Slow)

@@ -106,16 +106,16 @@ func (a *artefact) paceOf(times *correction.Correction) *pace {
 	return nil
 }
 
-// join makes the artefact's plan from those of the types of nodes that there are; kinds is nil
-// where they do not differ.
-func (a *artefact) join(f *provider.Function, rules *latency.Rules, kinds []string) latency.Plan {
+// join makes the artefact's plan from those of the types of nodes that there are.
+func (a *artefact) join(f *provider.Function, rules *latency.Rules, types *nodeTypes) latency.Plan {
+	kinds, here := types.kinds, types.here(rules)
 	if len(kinds) == 0 {
 		kinds = []string{""}
 	}
 	plans := make([]latency.Plan, len(kinds))
 	for i, kind := range kinds {
 		p := a.on(kind)
-		plans[i] = rules.Plan(f, p.profile, p.times)
+		plans[i] = here.Plan(f, p.profile, p.times)
 	}
 	joined, lead, suits := latency.Join(plans)
 	a.lead, a.unsuited = a.on(kinds[lead]), nil
@@ -225,18 +225,27 @@ func (c *paces) pace(now time.Time) (changed bool) {
 	return !slices.Equal(before, c.yardsticks)
 }
 
-// look takes in the nodes. It reports whether a type is new or gone.
+// here are the rules for the nodes that there are.
+func (t *nodeTypes) here(rules *latency.Rules) latency.Rules {
+	here := *rules
+	here.MostCPU = t.largest.CPU
+	return here
+}
+
+// look takes in the nodes. It reports whether functions must be planned again: a type is new or gone, or the largest
+// node is another one.
 func (t *nodeTypes) look(nodes []cluster.Node) (changed bool) {
+	before := t.largest.CPU
 	t.largest = cluster.Resources{}
 	for i := range nodes {
 		t.largest.CPU, t.largest.Memory = max(t.largest.CPU, nodes[i].Total.CPU), max(t.largest.Memory, nodes[i].Total.Memory)
 	}
 	for i := range nodes {
 		if known, ok := t.of[nodes[i].Name]; !ok || known != nodes[i].Type {
-			return t.read(nodes)
+			return t.read(nodes) || t.largest.CPU != before
 		}
 	}
-	return len(t.of) > 2*len(nodes)+100 && t.read(nodes)
+	return len(t.of) > 2*len(nodes)+100 && t.read(nodes) || t.largest.CPU != before
 }
 
 // read reads the types again.

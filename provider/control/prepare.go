@@ -378,11 +378,11 @@ func (c preparation) settle(a *artefact) (refuse *annotation.Error) {
 		}
 	}
 	c.types.unlike(c.fn, a, r.Function)
-	a.plan = a.join(r.Function, c.rules, c.types.kinds)
+	a.plan = a.join(r.Function, c.rules, &c.types.nodeTypes)
 	a.candidates = a.plan.Candidates
-	if a.plan.Refuse == nil {
+	if here := c.types.here(c.rules); a.plan.Refuse == nil {
 		for _, p := range a.paces {
-			limit, widest := c.rules.Bound(r.Function, p.profile)
+			limit, widest := here.Bound(r.Function, p.profile)
 			p.times.SetObjective(latency.Quantile(r.Function), limit, widest)
 		}
 	}

@@ -97,7 +97,7 @@ func question(c *Controller, name string, slo time.Duration, rate float64) (f sc
 			continue
 		}
 		b := *a // join changes its artefact.
-		if plan := b.join(&asked, &c.rules, fn.types.kinds); plan.Refuse == nil && plan.Slow == "" {
+		if plan := b.join(&asked, &c.rules, fn.types); plan.Refuse == nil && plan.Slow == "" {
 			f.Configs = append(f.Configs, b.named(b.lead.means.Candidates(b.lead.times.Profile(), plan.Candidates))...)
 		}
 	}

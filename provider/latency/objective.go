@@ -29,6 +29,9 @@ type Rules struct {
 	// on a share are predicted for quotas with periods of [profiler.QuotaPeriod]. Those of a kubelet are ten times as
 	// long: an instance of 125m that has used up its quota would stand still for 87 ms.
 	LeastCPU int
+	// MostCPU is the CPU of the largest node in millicores, 0 if it is not known. No instance is planned that fits on no
+	// node, unless there is no smaller one.
+	MostCPU int
 }
 
 // PolicyName returns the name of a function's batching policy.
@@ -145,6 +148,9 @@ func (r Rules) shares(f *provider.Function, p *profiler.Profile) []int {
 	if usual := r.LeastCPU * p.Computing(); slices.Max(all) >= usual {
 		least = max(least, usual)
 	}
+	if room := r.MostCPU * p.Computing(); room > 0 && slices.ContainsFunc(all, func(share int) bool { return least <= share && share <= room }) {
+		all = slices.DeleteFunc(all, func(share int) bool { return share > room })
+	}
 	within := slices.DeleteFunc(all, func(share int) bool { return share < least })
 	if len(within) == 0 {
 		return []int{least}
@@ -198,7 +204,9 @@ func (r Rules) Plan(f *provider.Function, p *profiler.Profile, times *correction
 		out.Candidates = r.usable(f, out.Candidates)
 		return out
 	}
-	promised := r.Promised(f, p)
+	anywhere := r
+	anywhere.MostCPU = 0 // A larger node may come.
+	promised := anywhere.Promised(f, p)
 	if out.Refuse = r.Hopeless(f, promised); len(out.Candidates) == 0 {
 		return out
 	}

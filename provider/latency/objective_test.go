@@ -216,6 +216,24 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+// No instance is planned that fits on no node, even if only such a one would meet the objective: none would ever start.
+func TestPlansFitTheLargestNode(t *testing.T) {
+	f, p := function(400*time.Millisecond), profile(20)
+	for _, factor := range []float64{1, 100} {
+		for most, want := range map[int]int{0: 1000, 750: 750, 1: 1000} {
+			here := rules
+			here.MostCPU = most
+			widest := 0
+			for _, x := range here.Plan(f, p, slowed(p, factor)).Candidates {
+				widest = max(widest, x.Config.CPU)
+			}
+			if widest != want {
+				t.Errorf("%g times as slow, with nodes of %dm: the largest config has %dm, want %dm", factor, most, widest, want)
+			}
+		}
+	}
+}
+
 // If the objective cannot be met by the corrected times, they are scaled until the fastest
 // config just meets it, and Slow says so. If it can, the plan holds the corrected times.
 func FuzzPlan(f *testing.F) {
