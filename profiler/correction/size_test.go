@@ -67,6 +67,24 @@ func TestTimesFollowTheSizesThatAreSeen(t *testing.T) {
 	}
 }
 
+// A delay of a short text is no sign that a long one takes twice as long. A machine at half its speed is.
+func TestDelaysOfShortRequestsSayLittleOfLongOnes(t *testing.T) {
+	c := New(texts(), 0.95)
+	at := execute(c, start, 50, 128, 1)
+	for range 100 {
+		at = execute(c, execute(c, execute(c, at, 1, 128, 1), 4, 16, 1), 2, 16, 2)
+	}
+	if ratio, _ := c.Ratio(cores(1000)); ratio > 1.3 { // Their mean is 1.14.
+		t.Errorf("with short requests that take twice as long now and then, long ones seem slower by %.2f", ratio)
+	}
+	for range 100 {
+		at = execute(c, execute(c, at, 1, 128, 2), 6, 16, 2)
+	}
+	if ratio, _ := c.Ratio(cores(1000)); !around(ratio, 2) {
+		t.Errorf("at half the speed long requests seem slower by %.2f", ratio)
+	}
+}
+
 // The plan passes over requests that are late on any instance, unless many are.
 func TestFewRequestsThatAreTooLongDoNotChangeThePlan(t *testing.T) {
 	c := New(texts(), 0.95)
