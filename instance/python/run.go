@@ -80,7 +80,8 @@ func (e *Engine) call(s *steps, inputs []tensor.Tensor) ([]answer, error) {
 		return nil, err
 	}
 	defer done()
-	began := time.Now()
+	started := time.Now()
+	began := started // Of this step.
 	var r reply
 	var message any = call{Rows: s.rows, Size: size, Inputs: places, Taken: p.out.Taken(), Parts: s.takers()}
 	for {
@@ -98,7 +99,8 @@ func (e *Engine) call(s *steps, inputs []tensor.Tensor) ([]answer, error) {
 			break
 		}
 	}
-	e.limit.Answered(time.Since(began))
+	// Another batch may need as long for a whole answer, which is one step.
+	e.limit.Answered(time.Since(started))
 	switch {
 	case r.Error != "" && r.Inputs:
 		return nil, inputError{errors.New(r.Error)}

@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rs/zerolog"
 
@@ -41,9 +43,9 @@ def handle(batch):
 `
 
 // partsServer serves a handler that yields.
-func partsServer(t *testing.T) (*instance.Server, interface{ String() string }) {
+func partsServer(t *testing.T, source string) (*instance.Server, interface{ String() string }) {
 	t.Helper()
-	e, l := serve(t, handler(t, counting))
+	e, l := serve(t, handler(t, source))
 	if !e.InParts() {
 		t.Fatal("the handler yields, and the engine does not say so")
 	}
@@ -75,7 +77,7 @@ func newParted(path, body string, limit int) *parted {
 
 // The parts of an answer, joined along the first axis of a row, are the answer of the same request as a whole.
 func TestPartsAreTheWhole(t *testing.T) {
-	s, _ := partsServer(t)
+	s, _ := partsServer(t, counting)
 	body := `{"inputs":[[3],[9]]}`
 	p := newParted("/", body, 100)
 	// A neighbour that takes its answer as a whole gets it.
@@ -120,7 +122,7 @@ func TestPartsAreTheWhole(t *testing.T) {
 
 // A request that fails, or needs no more parts, harms no other one and not the next batch.
 func TestPartsEndEarly(t *testing.T) {
-	s, l := partsServer(t)
+	s, l := partsServer(t, counting)
 	all, failing, leaving := newParted("/", `{"instances":[[4]]}`, 100), newParted("/", `{"instances":[[13]]}`, 100), newParted("/", `{"instances":[[1000000]]}`, 2)
 	responses, _ := s.HandleBatch(t.Context(), []frame.Request{all.Request, failing.Request, leaving.Request})
 	if len(all.got) != 4 || responses[0].Status != http.StatusOK {
@@ -131,6 +133,12 @@ func TestPartsEndEarly(t *testing.T) {
 	}
 	if len(leaving.got) != 2 {
 		t.Errorf("%d parts", len(leaving.got))
+	}
+	for !strings.Contains(l.String(), "closed at step") {
+		time.Sleep(time.Millisecond)
+	}
+	if want := "closed at step 4 gone [1, 2]"; !strings.Contains(l.String(), want) {
+		t.Errorf("the handler does not say %q: %s", want, l)
 	}
 	// An exception in the middle is the error of all that have begun: they do not run again.
 	broken := newParted("/", `{"instances":[[17]]}`, 100)
@@ -147,9 +155,55 @@ func TestPartsEndEarly(t *testing.T) {
 	}
 }
 
+// reusing yields its parts in one array, and one that is too large.
+const reusing = `
+import numpy as np
+inputs = {"x": ("float32", [1])}
+outputs = {"y": ("float32", [None]), "word": ("string", [None])}
+y, word = np.zeros((1, 1), "float32"), np.array([[b""]], object)
+def handle(batch):
+    for step in range(3):
+        y[:], word[:] = step, b"w%d" % step
+        if batch[0]["x"][0, 0] == 13 and step == 2: word[:] = b"x" * (17 << 20)
+        yield [{"y": y, "word": word}] * len(batch)
+`
+
+// A whole answer has what each part was when the handler yielded it.
+func TestWholeAnswersCopyParts(t *testing.T) {
+	s, _ := partsServer(t, reusing)
+	whole := frame.Request{Method: http.MethodPost, Path: "/", Body: []byte(`{"inputs":[[1]]}`)}
+	responses, _ := s.HandleBatch(t.Context(), []frame.Request{whole, whole})
+	for _, r := range responses {
+		var got struct {
+			Outputs struct {
+				Y    [][]float64
+				Word [][]string
+			}
+		}
+		err := json.Unmarshal(r.Body, &got)
+		if o := got.Outputs; err != nil || !reflect.DeepEqual(o.Y, [][]float64{{0, 1, 2}}) || !reflect.DeepEqual(o.Word, [][]string{{"w0", "w1", "w2"}}) {
+			t.Errorf("%d %s, %v", r.Status, r.Body, err)
+		}
+	}
+}
+
+// A part that is too large ends its answer only.
+func TestLargePartsAreRefused(t *testing.T) {
+	s, _ := partsServer(t, reusing)
+	p := newParted("/", `{"inputs":[[13]]}`, 100)
+	responses, _ := s.HandleBatch(t.Context(), []frame.Request{p.Request})
+	if text := string(responses[0].Body); len(p.got) != 2 || responses[0].Status != http.StatusRequestEntityTooLarge || !strings.Contains(text, "at most 16777216 are allowed") {
+		t.Errorf("%d parts, %d %s", len(p.got), responses[0].Status, text)
+	}
+	p = newParted("/", `{"inputs":[[1]]}`, 100)
+	if responses, _ = s.HandleBatch(t.Context(), []frame.Request{p.Request}); len(p.got) != 3 || responses[0].Status != http.StatusOK {
+		t.Errorf("%d parts, %d %s", len(p.got), responses[0].Status, responses[0].Body)
+	}
+}
+
 // What asks for another form than JSON gets no parts.
 func TestPartsAreJSON(t *testing.T) {
-	s, _ := partsServer(t)
+	s, _ := partsServer(t, counting)
 	p := newParted("/v2/models/test/infer", `{"inputs":[{"name":"x","shape":[1,1],"datatype":"FP32","data":[3]}],"parameters":{"binary_data_output":true}}`, 100)
 	responses, _ := s.HandleBatch(t.Context(), []frame.Request{p.Request})
 	if len(p.got) != 0 || responses[0].Status != http.StatusNotAcceptable {

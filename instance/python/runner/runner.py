@@ -354,7 +354,8 @@ class Handler:
         """The answers of a handler that yields.
 
         Those in takers get their parts by emit, as they come, and nothing here; the others' parts are joined.
-        emit returns who among them needs no more, and the handler gets that as the value of its yield.
+        emit returns who among them needs no more. The handler gets that, and whose answers it has just ended with an
+        error, as the value of its yield.
         """
         joined, ended, begun = [[] for _ in batch], [None] * len(batch), set()
         given, gone = self.handle(batch), None
@@ -371,15 +372,17 @@ class Handler:
                 part = self.answer(batch[at], part, raw=at not in takers)
                 if isinstance(part, Exception):
                     ended[at] = part
+                    gone.append(at)
                 elif at in takers:
                     now[at] = part
                     begun.add(at)
                 else:
                     joined[at].append(part)
-            if any(now):
-                gone = emit(now)
-            for at in gone:
-                ended[at] = {}
+            left = emit(now) if any(now) else []
+            for at in left:
+                if ended[at] is None:
+                    ended[at] = {}
+                    gone.append(at)
         given.close()
         return [self.rest(ended[at], at in begun, joined[at]) for at in range(len(batch))]
 
@@ -421,8 +424,8 @@ class Handler:
             if name in strings and not hasattr(array, "dtype"):
                 array = np.asarray(array, object)  # NumPy's own type would cut zero bytes off the end.
             array = np.asarray(array)
-            if raw:
-                array = array.astype(object) if name in strings else array
+            if raw:  # A copy: the handler may write its next part to the same array.
+                array = array.astype(object) if name in strings else array.copy()
             else:
                 array = sendable(name, array) if name in strings or not self.outputs else array
             arrays[name] = array
