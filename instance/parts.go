@@ -3,6 +3,7 @@ package instance
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 
 	"github.com/faas-infer/faas-infer/instance/frame"
@@ -70,6 +71,10 @@ func (p *partsRun) take(request int, outputs []tensor.Tensor) (more bool) {
 		response = protocol.Failure(http.StatusInternalServerError, err)
 	case response.Status == http.StatusOK && response.Header.Get("Content-Type") != "application/json":
 		response = protocol.Failure(http.StatusNotAcceptable, errNotJSON)
+	case response.Status == http.StatusOK && len(response.Body) > frame.MaxPart:
+		response = protocol.Failure(http.StatusRequestEntityTooLarge, fmt.Errorf(
+			"a part of the answer has %d bytes; at most %d are allowed; yield smaller parts, or send fewer rows in a request",
+			len(response.Body), frame.MaxPart))
 	case response.Status == http.StatusOK:
 		p.begun = true
 		return p.group[request].parts(response.Body) == nil

@@ -25,6 +25,9 @@ const PartsHeader = "X-Faas-Infer-Parts"
 // partLine begins the head of a part, and lastLine is the first line of the last one.
 const partLine, lastLine = "part ", "end"
 
+// MaxPart is the maximum size of a part's body in bytes, except of the last one.
+const MaxPart = 16 << 20
+
 // Part is a part of a member's answer, or the end of all answers.
 type Part struct {
 	// Member is the position of the member, -1 at the end.
@@ -49,7 +52,8 @@ func AppendPart(to []byte, p Part) []byte {
 	return append(to, p.Body...)
 }
 
-// ReadPart reads a part with a body of at most limit bytes. It takes memory only for what has come.
+// ReadPart reads a part. The body of the last one has at most limit bytes, that of the others MaxPart. It takes memory
+// only for what has come.
 func ReadPart(r io.Reader, limit int64) (Part, error) {
 	var lengths [memberLength]byte
 	if _, err := io.ReadFull(r, lengths[:]); err != nil {
@@ -60,22 +64,28 @@ func ReadPart(r io.Reader, limit int64) (Part, error) {
 		return Part{}, fmt.Errorf("%w: a part has a head of %d bytes and a body of %d", ErrFrame, headLength, bodyLength)
 	}
 	var content bytes.Buffer
-	if _, err := io.CopyN(&content, r, int64(headLength)+int64(bodyLength)); err != nil {
+	if _, err := io.CopyN(&content, r, int64(headLength)); err != nil {
 		return Part{}, fmt.Errorf("read a part: %w", err)
 	}
-	line, header, err := decodeHead(string(content.Next(int(headLength))))
+	line, header, err := decodeHead(content.String())
 	if err != nil {
 		return Part{}, err
 	}
-	if line == lastLine {
-		return Part{Member: -1, Header: header, Body: content.Bytes()}, nil
+	part := Part{Member: -1, Header: header}
+	if line != lastLine {
+		position, found := strings.CutPrefix(line, partLine)
+		at, err := strconv.Atoi(position)
+		if !found || err != nil || at < 0 || at >= MaxMembers || len(header) > 0 || bodyLength > MaxPart {
+			return Part{}, fmt.Errorf("%w: the head of a part with %d bytes is %q", ErrFrame, bodyLength, line)
+		}
+		part = Part{Member: at}
 	}
-	position, found := strings.CutPrefix(line, partLine)
-	at, err := strconv.Atoi(position)
-	if !found || err != nil || at < 0 || at >= MaxMembers || len(header) > 0 {
-		return Part{}, fmt.Errorf("%w: the head of a part is %q", ErrFrame, line)
+	content.Reset()
+	if _, err := io.CopyN(&content, r, int64(bodyLength)); err != nil {
+		return Part{}, fmt.Errorf("read a part: %w", err)
 	}
-	return Part{Member: at, Body: content.Bytes()}, nil
+	part.Body = content.Bytes()
+	return part, nil
 }
 
 // FormatParts returns the value of [PartsHeader] for a batch, "" if all its members take their answers as a whole.

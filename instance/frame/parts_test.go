@@ -82,3 +82,14 @@ func FuzzReadPart(f *testing.F) {
 		}
 	})
 }
+
+func TestPartsAreBounded(t *testing.T) {
+	for n, fits := range map[int]bool{MaxPart: true, MaxPart + 1: false} {
+		for member, fits := range map[int]bool{0: fits, -1: true} {
+			_, err := ReadPart(bytes.NewReader(AppendPart(nil, Part{Member: member, Body: make([]byte, n)})), 1<<30)
+			if (err == nil) != fits {
+				t.Errorf("%d bytes for member %d: %v", n, member, err)
+			}
+		}
+	}
+}
