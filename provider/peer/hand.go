@@ -166,6 +166,9 @@ func (g *Group) send(ctx context.Context, m Member, s *shared, req *frame.Reques
 	defer answer.Body.Close()
 	if answer.Header.Get(frame.PartsHeader) != "" {
 		late.Stop()
+		if s.once { // No other limit ends the parts of a replica that is silent.
+			defer context.AfterFunc(silent, func() { give(errSilent) })()
+		}
 		response, err := takeParts(m, answer, req)
 		if err != nil {
 			return nil, brokenOffError{g.sendFailed(ctx, m, err)}

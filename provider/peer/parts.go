@@ -77,6 +77,9 @@ func invokeInParts(w http.ResponseWriter, r *http.Request, held *web.Body, d pro
 	if n, _ := a.End(); n == 0 {
 		return false, response, err
 	}
+	if cause := context.Cause(ctx); cause != nil && !errors.As(err, new(*web.Error)) {
+		response, err = nil, cause // The other replica lacks parts, whatever the dispatcher says.
+	}
 	end, header := response, http.Header{}
 	if err != nil {
 		end = &frame.Response{Status: web.StatusOf(err), Body: web.ErrorJSON(req.Path, err)}

@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	// MaxUnsentParts is how many bytes of parts wait for a client that reads slowly, beside a single part of any size.
+	// MaxUnsentParts is how many bytes of parts wait for a client that reads slowly, beside the latest part.
 	MaxUnsentParts = 256 << 10
 	// maxUnsent is how many parts wait.
 	maxUnsent = 1024
@@ -28,6 +28,8 @@ type Parts struct {
 	// count is the number of parts, and first when the first came.
 	count int
 	first time.Time
+	// lost: a part was not taken. No later one may follow the gap.
+	lost bool
 	// broken is the first error, of the goroutine that has queue.
 	broken error
 }
@@ -40,13 +42,16 @@ func NewParts(write func(part []byte) error, fail func(cause error)) *Parts {
 
 // Take takes the next part, which it keeps. It does not block. The error says that no more parts are needed.
 func (p *Parts) Take(part []byte) error {
+	if p.lost {
+		return errSlowReader
+	}
 	if p.count == 0 {
 		p.first = time.Now()
 		go p.run()
 	}
 	p.count++
 	n := int64(len(part))
-	if sum := p.unsent.Add(n); sum <= MaxUnsentParts || sum == n {
+	if waiting := p.unsent.Add(n) - n; waiting <= MaxUnsentParts {
 		select {
 		case p.queue <- part:
 			return nil
@@ -54,6 +59,7 @@ func (p *Parts) Take(part []byte) error {
 		}
 	}
 	p.unsent.Add(-n)
+	p.lost = true
 	p.fail(errSlowReader)
 	return errSlowReader
 }
