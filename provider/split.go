@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"math"
 	"net/http"
 	"strconv"
@@ -56,7 +57,8 @@ type split struct {
 	// copies that it has, and copied is their bytes.
 	outstanding, served, copies, copied atomic.Int64
 	present, next                       sideCounts
-	// copiedAt is when the latest copy began, or was last counted as late, in ns since 1970.
+	// copiedAt is when the latest copy began, or was last counted as late, in ns since 1970; math.MaxInt64 once its
+	// first part has come.
 	copiedAt            atomic.Int64
 	compared, different atomic.Uint64
 }
@@ -177,16 +179,56 @@ func (d *deployed) invoke(ctx context.Context, req *frame.Request) (*frame.Respo
 		}
 	}
 	replay := x.copyOf(req)
-	resp, err := d.dispatcher.Invoke(ctx, req)
+	var first firstPart
+	resp, err := d.dispatcher.Invoke(ctx, first.of(req))
 	code, late := outcome(resp, err)
 	x.present.count(code, late)
 	if replay != nil {
 		x.mirrorTo(replay, resp)
 	}
-	if resp != nil && !tried.IsZero() && time.Since(tried) > objective {
+	if resp != nil && !tried.IsZero() && first.orNow().Sub(tried) > objective {
 		resp.Late = true // For the client it is, also if the present revision was quick.
 	}
 	return resp, err
+}
+
+// firstPart notes when the first part of an answer comes. Once refused, it takes none.
+type firstPart struct {
+	// ns is when it came, in ns since 1970; 0 before, and refusing.
+	ns atomic.Int64
+}
+
+// refusing is firstPart.ns once the first part is not taken.
+const refusing = -1
+
+// errRefusing is the error of a part that comes too late to be taken.
+var errRefusing = errors.New("another revision answers the request")
+
+// of returns the request whose parts are noted: req itself if it takes none.
+func (f *firstPart) of(req *frame.Request) *frame.Request {
+	if req.Parts == nil {
+		return req
+	}
+	noted := *req
+	noted.Parts = func(part []byte) error {
+		f.ns.CompareAndSwap(0, time.Now().UnixNano())
+		if f.ns.Load() == refusing {
+			return errRefusing
+		}
+		return req.Parts(part)
+	}
+	return &noted
+}
+
+// refuse takes no part from here. It reports false if one has come.
+func (f *firstPart) refuse() bool { return f.ns.CompareAndSwap(0, refusing) || f.ns.Load() == refusing }
+
+// orNow is when the first part came, the time now if none has.
+func (f *firstPart) orNow() time.Time {
+	if ns := f.ns.Load(); ns > 0 {
+		return time.Unix(0, ns)
+	}
+	return time.Now()
 }
 
 // tryCandidate lets the candidate answer a request. It returns nothing if the present revision must answer it: also if the
@@ -199,14 +241,20 @@ func (x *split) tryCandidate(ctx context.Context, next *deployed, req *frame.Req
 		return nil, nil
 	}
 	defer x.leave()
-	try, once := ctx, next.Inference.Once || req.Once || req.Parts != nil // The client may have parts of the answer.
+	try, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var first firstPart
+	once := next.Inference.Once || req.Once
 	if objective > 0 && !once {
-		var cancel context.CancelFunc
-		try, cancel = context.WithTimeout(ctx, objective)
-		defer cancel()
+		defer time.AfterFunc(objective, func() {
+			if first.refuse() {
+				cancel()
+			}
+		}).Stop()
 	}
 	// The candidate gets a copy: an instance that is lost may still be reading it when the present revision answers.
-	resp, err := next.dispatcher.Invoke(try, cloned(req))
+	resp, err := next.dispatcher.Invoke(try, cloned(first.of(req)))
+	begun := !first.refuse()
 	if ctx.Err() != nil {
 		if resp == nil && err == nil {
 			err = ctx.Err()
@@ -222,7 +270,7 @@ func (x *split) tryCandidate(ctx context.Context, next *deployed, req *frame.Req
 		return resp, nil
 	}
 	ran := err == nil || code != http.StatusServiceUnavailable && code != http.StatusTooManyRequests
-	if ran && once {
+	if begun || ran && once { // The client may have parts of the answer.
 		if resp == nil {
 			resp, err = nil, web.Refuse(code, "%v", err)
 		}
@@ -276,7 +324,13 @@ func (x *split) copyOf(req *frame.Request) *frame.Request {
 	}
 	x.copiedAt.Store(now)
 	c := cloned(req)
-	c.Sink, c.Parts, c.Trace = nil, nil, nil
+	c.Sink, c.Trace = nil, nil
+	if req.Parts != nil { // Nobody reads them, but the first one may be late.
+		c.Parts = func([]byte) error {
+			x.copiedAt.Store(math.MaxInt64)
+			return nil
+		}
+	}
 	return c
 }
 
@@ -295,7 +349,7 @@ func (x *split) mirrorTo(replay *frame.Request, answer *frame.Response) {
 		return
 	}
 	var want rollout.Answer
-	compares := x.mirror.Load() > 0 && answer != nil && answer.Status < http.StatusBadRequest && len(answer.Body) <= comparedBytes
+	compares := x.mirror.Load() > 0 && replay.Parts == nil && answer != nil && answer.Status < http.StatusBadRequest && len(answer.Body) <= comparedBytes
 	if compares {
 		x.copied.Add(int64(len(answer.Body)))
 		size += int64(len(answer.Body))

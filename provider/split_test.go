@@ -3,11 +3,14 @@ package provider
 import (
 	"context"
 	"errors"
+	"math"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/openfaas/faas-provider/types"
@@ -102,6 +105,89 @@ func TestCandidateIsStuck(t *testing.T) {
 			t.Errorf("%s: %+v, present %+v", name, got, x.present.side())
 		}
 	}
+}
+
+// TestCandidateAnswersInParts: a candidate has the objective for the first part. From then on the answer is its own.
+func TestCandidateAnswersInParts(t *testing.T) {
+	for name, c := range map[string]struct {
+		first, rest time.Duration
+		fails       error
+		want        string
+		late        bool
+	}{
+		"in time": {0, time.Minute, nil, "new", false},
+		"late":    {time.Minute, 0, nil, "old", true},
+		"broken":  {0, 0, web.Refuse(http.StatusServiceUnavailable, "it died"), "new", false},
+		"refused": {-1, 0, web.Refuse(http.StatusServiceUnavailable, "it died"), "old", false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			speaking := func(text string) dispatcherFunc {
+				return func(ctx context.Context, req *frame.Request) (*frame.Response, error) {
+					if text == "new" {
+						time.Sleep(c.first)
+					}
+					if text == "old" || c.first >= 0 {
+						_ = req.Parts([]byte(text)) // Another member of the exchange may go on after an error.
+					}
+					if text == "old" {
+						time.Sleep(time.Minute)
+						return &frame.Response{Status: http.StatusOK}, nil
+					}
+					time.Sleep(c.rest)
+					if err := errors.Join(c.fails, ctx.Err()); err != nil {
+						return nil, err
+					}
+					return &frame.Response{Status: http.StatusOK}, nil
+				}
+			}
+			x := &split{}
+			x.ready.Store(true)
+			x.candidate.Store(&deployed{Function: &Function{}, dispatcher: speaking("new")})
+			d := &deployed{Function: &Function{}, dispatcher: speaking("old"), rollout: newRollout(x)}
+			d.Inference.SLO = time.Second
+			var parts []string
+			resp, err := d.invoke(t.Context(), &frame.Request{Header: http.Header{canaryHeader: {"always"}}, Parts: func(part []byte) error {
+				parts = append(parts, string(part))
+				return nil
+			}})
+			if fails := c.fails != nil && c.want == "new"; fails != (err != nil) || !fails && resp.Late != c.late || !slices.Equal(parts, []string{c.want}) {
+				t.Errorf("%s: %+v, %v, parts %q", name, resp, err, parts)
+			}
+		})
+	}
+}
+
+// TestCopiesTakeParts: a copy of a request for parts asks for them, too. Its answer is not compared, and is late if its
+// first part is.
+func TestCopiesTakeParts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := &split{}
+		x.ready.Store(true)
+		x.proving.Store(true)
+		x.mirror.Store(math.MaxUint64)
+		next := &deployed{Function: &Function{}, dispatcher: dispatcherFunc(func(_ context.Context, req *frame.Request) (*frame.Response, error) {
+			err := req.Parts([]byte("1"))
+			time.Sleep(10 * time.Second)
+			return &frame.Response{Status: http.StatusOK}, err
+		})}
+		next.Inference.SLO = time.Second
+		x.candidate.Store(next)
+		d := &deployed{Function: &Function{}, dispatcher: saying("old"), rollout: newRollout(x)}
+		req := &frame.Request{Header: http.Header{}, Parts: func([]byte) error {
+			t.Error("the client gets parts of a copy")
+			return nil
+		}}
+		for range 3 { // Those that come while the copy goes on are not copied, and count for nothing.
+			if _, err := d.invoke(t.Context(), req); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(2 * time.Second)
+		}
+		time.Sleep(time.Minute)
+		if got := x.next.side(); got.Answered != 1 || got.Missed != 0 || x.compared.Load() > 0 || x.copies.Load() > 0 {
+			t.Errorf("%+v, %d compared, %d copies", got, x.compared.Load(), x.copies.Load())
+		}
+	})
 }
 
 // counting is a dispatcher that counts what is answered elsewhere.
