@@ -112,6 +112,7 @@ func (s *Server) Invoke(ctx context.Context, name string, req *frame.Request) (*
 	resp, err := d.invokeQueued(ctx, req)
 	if err != nil {
 		code = web.StatusOf(err)
+		late = d.leftLate(code, started, time.Now())
 		return nil, err
 	}
 	code, late = resp.Status, resp.Late

@@ -87,6 +87,7 @@ func (s invocations) invokeFunction(w http.ResponseWriter, r *http.Request, name
 	}()
 	if err != nil {
 		code = web.WriteErrorBelow(w, path, err)
+		late = d.leftLate(code, started, time.Now())
 		return
 	}
 	code, late = s.dispatch(w, r, d, req, body, started)
@@ -122,8 +123,14 @@ func endTrace(by Tracer, t *frame.Trace, function, method string, code int) {
 	}
 }
 
-// observe counts an answered request. late: the answer came after the objective. traced is its trace, nil if it is
-// not sampled.
+// leftLate reports whether a request with a status code has missed the objective because its client left after that.
+// until is when the client left or, if it has a part of the answer, when the first part came.
+func (d *deployed) leftLate(code int, started, until time.Time) bool {
+	return code == web.StatusHungUp && until.Sub(started) > d.Inference.SLO
+}
+
+// observe counts an answered request. late: the answer came after the objective, or the client left after that. traced
+// is its trace, nil if it is not sampled.
 func (d *deployed) observe(code int, late bool, started time.Time, traced *frame.Trace) {
 	total := time.Since(started)
 	d.metrics.ObserveSampled(code, total, traced)
@@ -131,7 +138,7 @@ func (d *deployed) observe(code int, late bool, started time.Time, traced *frame
 		traced.Late = late
 	}
 	if d.Inference.IsInference {
-		d.metrics.ObserveObjective(code, late || code == web.StatusHungUp && total > d.Inference.SLO)
+		d.metrics.ObserveObjective(code, late)
 	}
 }
 
@@ -200,13 +207,13 @@ func (s invocations) dispatch(w http.ResponseWriter, r *http.Request, d *deploye
 			events := newEvents(w, r)
 			req.Parts = events.Take
 			resp, err = d.answers.invoke(events.ctx, d, req)
-			code = events.end(d, req.Path, resp, err, started)
+			code, late = events.end(d, req.Path, resp, err, started)
 		}
 	} else {
 		resp, err = d.answers.invoke(r.Context(), d, req)
 	}
 	if code != 0 {
-		return code, resp != nil && resp.Late
+		return code, late
 	}
 	if err == nil {
 		err = held.TakeAnswer(int64(len(resp.Body)))
@@ -216,7 +223,7 @@ func (s invocations) dispatch(w http.ResponseWriter, r *http.Request, d *deploye
 		if code == http.StatusInternalServerError {
 			s.sampledLog.Error().Err(err).Str("function", d.Name).Msg("invoke")
 		}
-		return code, false
+		return code, d.leftLate(code, started, time.Now())
 	}
 	late = resp.Late
 	code = writeResponse(w, req.Path, resp)

@@ -59,11 +59,11 @@ func (e *events) write(data []byte) error {
 }
 
 // end ends the events with the rest of the answer to a request below a path. It returns the status code that the
-// answer counts as, 0 if no part has come: then nothing is written.
-func (e *events) end(d *deployed, path string, resp *frame.Response, err error, started time.Time) (code int) {
+// answer counts as, 0 if no part has come: then nothing is written. late: the first part came after the objective.
+func (e *events) end(d *deployed, path string, resp *frame.Response, err error, started time.Time) (code int, late bool) {
 	count, first := e.Parts.End()
 	if count == 0 {
-		return 0
+		return 0, false
 	}
 	d.metrics.Answers.ObserveParts(count, first.Sub(started))
 	var refused *web.Error
@@ -73,11 +73,12 @@ func (e *events) end(d *deployed, path string, resp *frame.Response, err error, 
 	switch {
 	case err != nil:
 		_ = e.write(web.ErrorJSON(path, err)) // It fails if the client is gone, as below.
-		return web.StatusOf(err)
+		code = web.StatusOf(err)
+		return code, d.leftLate(code, started, first)
 	case resp.Status != http.StatusOK:
 		_ = e.write(resp.Body)
 	default:
 		_ = e.write([]byte(lastEvent))
 	}
-	return resp.Status
+	return resp.Status, resp.Late
 }

@@ -174,3 +174,32 @@ func TestClientsLeaveAnswersInParts(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 }
+
+// A client that leaves after its first part has missed the objective only if that part was late.
+func TestClientsLeaveAfterTheFirstPart(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, leave := context.WithCancel(t.Context())
+			r := invoker(t, func(ctx context.Context, req *frame.Request) (*frame.Response, error) {
+				if late {
+					time.Sleep(time.Minute)
+				}
+				_ = req.Parts([]byte("1"))
+				time.Sleep(time.Minute)
+				leave()
+				return nil, ctx.Err()
+			}, nil)
+			q := httptest.NewRequestWithContext(ctx, http.MethodPost, "/function/mnist", strings.NewReader("{}"))
+			q.Header.Set("Accept", "text/event-stream")
+			r.Handler().ServeHTTP(httptest.NewRecorder(), q)
+			want := `faas_infer_slo_misses_total{function="mnist.openfaas-fn"} 0`
+			if late {
+				want = `faas_infer_slo_misses_total{function="mnist.openfaas-fn"} 1`
+			}
+			text := r.do("GET", "/metrics", "").Body.String()
+			if !strings.Contains(text, `faas_infer_requests_total{code="499",function="mnist.openfaas-fn"} 1`) || !strings.Contains(text, want) {
+				t.Errorf("late %v: the metrics lack %s", late, want)
+			}
+		})
+	}
+}

@@ -62,7 +62,8 @@ func (t *takers) take(p frame.Part) error {
 	return nil
 }
 
-// watch calls abandon when the contexts of all members have ended. stop ends that.
+// watch calls abandon when the contexts of all members have ended. stop ends that. If all members have been refused
+// the exchange goes on: their instance is slower than predicted, and only an execution's end corrects that.
 func (t *takers) watch(abandon func()) (stop func()) {
 	var left atomic.Int64
 	var stops []func() bool
