@@ -116,7 +116,7 @@ func (a *functionsClient) lacks(ctx context.Context, name, condition string) (wh
 	}
 	problem := note(f, annotation.InferProblem)
 	switch why = missingFor(f, condition); {
-	case problem != "" && (rows[0].State == "broken" || strings.HasPrefix(problem, provider.Before(""))):
+	case problem != "" && (strings.HasPrefix(problem, provider.Before("")) || f.AvailableReplicas == 0 && rows[0].State != "idle"):
 		return problem, "", nil
 	case why == "" && rows[0].swapping():
 		return "revision " + rows[0].revisions(), "", nil

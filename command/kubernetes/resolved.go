@@ -80,7 +80,7 @@ func (i *images) platforms(function string) []string {
 
 // note remembers what a revision has found in its image.
 func (i *images) note(f *provider.Function, b *image.Bundle, models []control.Model) error {
-	n := found{revision: f.Revision, image: v1alpha1.ResolvedImage{Reference: b.Reference, Digest: b.Digest, Directory: b.Resolved.Bundle, Platforms: b.Platforms}}
+	n := found{revision: f.Revision, image: v1alpha1.ResolvedImage{Reference: b.Reference, Digest: b.Digest, Directory: b.Resolved.Bundle, Platforms: b.Platforms, MaxTokens: f.MaxTokens}}
 	for _, m := range models {
 		if _, err := n.add(f, b.Dir, m); err != nil {
 			return fmt.Errorf("image %q: %w", f.Deployment.Image, err)
@@ -100,6 +100,7 @@ func (i *images) recorded(f *provider.Function) (reference string, models []cont
 	if !accepted || r == nil || !byURI && !plausible(r, f.Deployment.Image) {
 		return "", nil, false
 	}
+	f.MaxTokens = r.MaxTokens
 	if f.Inference.Partition != "" && slices.ContainsFunc(r.Models, func(m v1alpha1.ResolvedModel) bool { return m.Weights <= 0 }) {
 		return "", nil, false
 	}

@@ -143,7 +143,7 @@ func (u *uris) listModels(ctx context.Context, f *provider.Function) (found, []c
 	}
 	name := index.Name()
 	u.keep(name, revision{Function: f, entry: entry}, &index)
-	n.image = v1alpha1.ResolvedImage{Reference: u.image, Directory: podspec.ContentPath, Entry: entry, Content: name}
+	n.image = v1alpha1.ResolvedImage{Reference: u.image, Directory: podspec.ContentPath, Entry: entry, Content: name, MaxTokens: f.MaxTokens}
 	for _, m := range models {
 		below, err := n.add(f, b.Dir, m)
 		if err != nil {

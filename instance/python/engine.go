@@ -144,10 +144,13 @@ func (e *Engine) begin(ctx context.Context) (*process, error) {
 	if e.loaded.Inputs != nil && !same(e.loaded, found) {
 		return nil, errors.Join(errors.New("the reloaded model has other inputs or outputs than before"), p.end())
 	}
-	e.loaded, e.started = found, time.Since(began)
+	started := time.Since(began)
+	if e.loaded.Inputs == nil { // Later ones are the same, and others read it at any time.
+		e.loaded, e.started = found, started
+	}
 	e.limit.Fresh()
 	e.inputs.Store(p.in)
-	e.options.Logger.Info().Bool("forked", e.forked).Int("pid", p.pid).Dur("start_ms", e.started).
+	e.options.Logger.Info().Bool("forked", e.forked).Int("pid", p.pid).Dur("start_ms", started).
 		Float64("load_s", found.Load).Msg("the handler's process is ready")
 	return p, nil
 }

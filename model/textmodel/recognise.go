@@ -261,7 +261,7 @@ func isOtherWeights(name string) bool {
 
 // isDense reports whether a file has the weights of a module Dense, which instances read.
 func isDense(name string) bool {
-	return path.Base(name) == denseWeights && strings.HasSuffix(path.Dir(name), "_Dense")
+	return path.Base(name) == denseWeights && strings.Contains(strings.ToLower(path.Dir(name)), "dense")
 }
 
 // Unused returns those of a folder's files, by their names, that no ONNX model needs: weights of other programs, and

@@ -68,7 +68,16 @@ func textReader(t *testing.T, settings bundle.Text, size int64) *text.Reader {
 	}
 	settings.Pad, settings.MaxLength = "[PAD]", 8
 	outputs := []tensor.Info{{Name: "y", Type: tensor.FP32, Shape: []int64{-1, size}}}
-	r, err := text.New([]byte(textmodeltest.Tokenizer), settings, inputs, outputs, text.Options{})
+	dir := t.TempDir()
+	settings.Tokenizer = "tokenizer.json"
+	if err := os.WriteFile(filepath.Join(dir, settings.Tokenizer), []byte(textmodeltest.Tokenizer), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	files, err := text.ReadFiles(dir, &settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := text.New(files, settings, inputs, outputs, text.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

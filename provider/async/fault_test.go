@@ -365,13 +365,23 @@ func TestLargeBodies(t *testing.T) {
 		done.Add(1)
 		return respond(200, ""), nil
 	}, func(o *Options) { o.MaxHeld = 64 << 20 })
+	// On a busy machine the disk may be so slow that the queue says so. It may have stored the message all the same.
+	enqueue := func(body []byte) {
+		until(t, "the queue takes a large body", func() bool {
+			w := r.do("POST", "/async-function/echo", string(body))
+			if w.Code != 202 && !strings.Contains(w.Body.String(), "does not answer in time") {
+				t.Fatalf("enqueue: %d %s", w.Code, w.Body)
+			}
+			return w.Code == 202
+		})
+	}
 	for range 2 {
-		r.enqueue(t, "echo", string(body))
+		enqueue(body)
 		for range 3 {
-			r.enqueue(t, "echo", string(body[:1<<20]))
+			enqueue(body[:1<<20])
 		}
 	}
-	until(t, "all are executed", func() bool { return done.Load() == 8 })
+	until(t, "all are executed", func() bool { return done.Load() >= 8 })
 	if w := r.do("POST", "/async-function/echo", string(body)+strings.Repeat("x", 1<<20)); w.Code != 413 {
 		t.Errorf("24 MiB: %d %s", w.Code, w.Body)
 	}

@@ -171,6 +171,15 @@ func (c *paces) unlike(fn *function, a *artefact, function *provider.Function) {
 	}
 }
 
+// aim makes the artefact's times those of the function's objective on the nodes that there are.
+func (c *paces) aim(a *artefact, function *provider.Function) {
+	here := c.here(c.rules)
+	for _, p := range a.paces {
+		limit, widest := here.Bound(function, p.profile)
+		p.times.SetObjective(latency.Quantile(function), limit, widest)
+	}
+}
+
 // conversion returns by which factor the nodes of a type are slower than this machine, for which
 // p is, and the margin for the error of that.
 func (c *paces) conversion(p *profiler.Profile, kind string) (by, margin float64) {
@@ -283,6 +292,7 @@ func (c *paces) retype(functions map[string]*function) {
 		for _, a := range fn.artefacts {
 			own := slices.DeleteFunc(slices.Clone(fn.Sorted()), func(in *instance) bool { return in.own() != a })
 			c.unlike(fn, a, fn.Function)
+			c.aim(a, fn.Function)
 			for _, in := range own {
 				in.times = a.on(c.kind(in.Node)).times
 			}

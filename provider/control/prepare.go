@@ -380,11 +380,8 @@ func (c preparation) settle(a *artefact) (refuse *annotation.Error) {
 	c.types.unlike(c.fn, a, r.Function)
 	a.plan = a.join(r.Function, c.rules, &c.types.nodeTypes)
 	a.candidates = a.plan.Candidates
-	if here := c.types.here(c.rules); a.plan.Refuse == nil {
-		for _, p := range a.paces {
-			limit, widest := here.Bound(r.Function, p.profile)
-			p.times.SetObjective(latency.Quantile(r.Function), limit, widest)
-		}
+	if a.plan.Refuse == nil {
+		c.types.aim(a, r.Function)
 	}
 	return a.plan.Refuse
 }

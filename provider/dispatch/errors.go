@@ -34,7 +34,7 @@ var (
 
 // late is the error of a call that can no longer be answered in time.
 func (c *call) late() error {
-	if c.look.rows > 1 {
+	if of := c.look.format; c.look.rows > 1 && (of == worded || of == inTokens || of == sampled) {
 		return ErrLateTexts
 	}
 	return ErrLate

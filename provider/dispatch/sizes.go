@@ -137,14 +137,15 @@ type looks struct {
 // looksOf returns the looks of a batch.
 func looksOf(calls []*call) looks {
 	sum, n, all := 0, len(calls), looks{look: calls[0].look, alike: true}
-	if all.format == inTokens {
+	counted := all.format == inTokens || all.format == sampled
+	if counted {
 		n = 0
 	}
 	for _, c := range calls {
 		if c.look.format != all.format {
 			return looks{}
 		}
-		if sum += c.look.length; all.format == inTokens {
+		if sum += c.look.length; counted {
 			n += c.look.rows
 		}
 		all.alike = all.alike && c.look == all.look
@@ -156,9 +157,9 @@ func looksOf(calls []*call) looks {
 // learn keeps what an instance reported of a batch: the mean number of elements of its rows.
 func (s *sizes) learn(of looks, elements int64) {
 	switch {
-	case elements <= 0 || of.format == unread || of.format == sampled:
+	case elements <= 0 || of.format == unread || of.format == sampled && s.perToken > 0: // A sample says it roughly.
 		return
-	case of.format == inTokens:
+	case of.format == inTokens || of.format == sampled:
 		s.perToken = max(1, int64(float64(elements)/max(1, of.mean)+0.5))
 		return
 	}

@@ -25,6 +25,7 @@ func lookAtTensors(body []byte) (of look, ok bool) {
 	if !isKey || !isArray || !hasMore || !hasEnded || rows < 1 || length < 1 {
 		return look{}, false
 	}
+	rows = min(rows, max(1, len(body)/length)) // Each element takes a byte or more, whatever the shape says.
 	return look{format: shaped, rows: min(rows, maxTexts), length: length}, true
 }
 

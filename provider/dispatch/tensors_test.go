@@ -7,12 +7,13 @@ import (
 	"github.com/faas-infer/faas-infer/instance/frame"
 )
 
-// Tensors say how many rows they have, and how long these are, wherever their elements stand.
+// Tensors say how many rows they have, and how long these are, wherever their elements stand. A body has no
+// more elements than bytes, whatever its shape says.
 func TestTensorsInBodies(t *testing.T) {
 	for body, want := range map[string]look{
 		`{"inputs":[{"name":"input_ids","shape":[2,3],"datatype":"INT64","data":[1,2,3,4,5,6]}]}`:                         {shaped, 3, 2},
 		`{"id":"1", "inputs": [{"data": [[7]], "shape" : [ 1 , 1 ] }]}`:                                                   {shaped, 1, 1},
-		`{"inputs":[{"name":"x","shape":[9000,70],"datatype":"INT64","parameters":{"binary_data_size":1}}]}` + "\x00\xff": {shaped, 70, maxTexts},
+		`{"inputs":[{"name":"x","shape":[9000,70],"datatype":"INT64","parameters":{"binary_data_size":1}}]}` + "\x00\xff": {shaped, 70, 1},
 		`{"inputs":[{"shape":[3],"data":["a","b","c"]}]}`:                                                                 {},
 		`{"inputs":[{"shape":[1,3,4],"data":[]}]}`:                                                                        {},
 		`{"inputs":[{"shape":[1,-3],"data":[]}]}`:                                                                         {},
@@ -25,6 +26,10 @@ func TestTensorsInBodies(t *testing.T) {
 		if got != want || ok != (want != look{}) {
 			t.Errorf("%s: %v %v, want %v", body, got, ok, want)
 		}
+	}
+	long := `{"inputs":[{"shape":[9000,2]}]}` + string(make([]byte, 18000))
+	if got, _ := lookAtTensors([]byte(long)); got != (look{shaped, 2, maxTexts}) {
+		t.Errorf("9,000 rows: %v", got)
 	}
 	var s sizes
 	s.wanted.Store(true)

@@ -135,7 +135,7 @@ func (l lengths) Count(r *frame.Request) (rows, tokens int, exact bool) {
 }
 
 // The size of a request whose tokens are counted is exact after the first report, whatever its words are. What was only
-// sampled teaches nothing.
+// sampled counts until then.
 func TestCountedTextsHaveTheirSize(t *testing.T) {
 	var by Counting
 	s := &sizes{counting: &by}
@@ -153,8 +153,8 @@ func TestCountedTextsHaveTheirSize(t *testing.T) {
 	}
 	by.Set(lengths{exact: false})
 	learn(900, with("1", 100))
-	if got := s.estimate(s.lookAt(with("1", 100))); got != 0 {
-		t.Errorf("a sample teaches that 100 tokens are %d elements", got)
+	if got := s.estimate(s.lookAt(with("1", 100))); got != 900 {
+		t.Errorf("after a sample 100 tokens are %d elements, want 900", got)
 	}
 	by.Set(lengths{exact: true})
 	learn(34*3, with("1", 70), with("3", 65)) // 33.75 tokens a row.
@@ -188,10 +188,11 @@ func BenchmarkLookAtTexts(b *testing.B) {
 
 // A request of several texts that is late is told so: it may be too large for the objective.
 func TestLateTexts(t *testing.T) {
-	for rows, want := range map[int]error{0: ErrLate, 1: ErrLate, 2: ErrLateTexts} {
-		c := &call{look: look{rows: rows}}
+	for of, want := range map[look]error{{rows: 0}: ErrLate, {rows: 1, format: inTokens}: ErrLate, {rows: 2, format: inTokens}: ErrLateTexts,
+		{rows: 2, format: worded}: ErrLateTexts, {rows: 2, format: shaped}: ErrLate} {
+		c := &call{look: of}
 		if got := c.late(); got != want {
-			t.Errorf("%d rows: %v", rows, got)
+			t.Errorf("%+v: %v", of, got)
 		}
 	}
 }

@@ -215,6 +215,9 @@ func (r Rules) Plan(f *provider.Function, p *profiler.Profile, times *correction
 	if length, unit, ok := times.Larger(); ok {
 		cause = fmt.Sprintf("requests have up to %d %s, for which the model takes longer than for the %d that it was deployed for", length, unit, p.BySize.Length)
 	}
+	if wide := capacity.Candidates(times.Correct(anywhere.configs(f, &corrected))); r.MostCPU > 0 && r.Hopeless(f, wide) == nil {
+		cause = fmt.Sprintf("no node has the cores that the objective needs: the largest has %g", float64(r.MostCPU)/1000)
+	}
 	out.Slow = fmt.Sprintf("%s, and no config meets the objective now: the fastest, %v, takes %v; set %s to %v or more, raise limits.cpu, or deploy a smaller model",
 		cause, fastest.Config, history.Round(fastest.Exec), annotation.SLOLatency, history.Round(fastest.Exec*5/4))
 	out.Scale = r.fitting(f, fastest.Exec)

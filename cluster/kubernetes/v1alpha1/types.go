@@ -258,6 +258,8 @@ type ResolvedImage struct {
 	Content string `json:"content,omitempty"`
 	// Platforms are those on which it runs, as "linux/amd64"; none if it does not say.
 	Platforms []string `json:"platforms,omitempty"`
+	// MaxTokens is the maximum number of tokens of a text, 0 if the models take none.
+	MaxTokens int `json:"maxTokens,omitempty"`
 	// Models are what instances may load.
 	Models []ResolvedModel `json:"models"`
 }
