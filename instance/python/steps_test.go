@@ -220,3 +220,27 @@ func TestPartsNeedAnAxis(t *testing.T) {
 		}
 	}
 }
+
+// A whole answer, which is one step, may take as long as the same answer in parts took.
+func TestWholeAnswersMayTakeAsLongAsParts(t *testing.T) {
+	e, l := serve(t, handler(t, `
+import time
+inputs = {"x": ("float32", [1])}
+outputs = {"y": ("int64", [None])}
+def handle(batch):
+    for step in range(40):
+        time.sleep(0.01)
+        yield [[[step]]] * len(batch)
+`), func(o *python.Options) { o.Timeout = time.Millisecond })
+	s, err := instance.NewServer(e, instance.Options{Name: "test", MaxBatch: 8, Logger: zerolog.Nop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := newParted("/", `{"inputs":[[1]]}`, 100)
+	whole := frame.Request{Method: http.MethodPost, Path: "/", Body: p.Body}
+	for _, r := range []frame.Request{p.Request, whole} {
+		if responses, _ := s.HandleBatch(t.Context(), []frame.Request{r}); responses[0].Status != http.StatusOK {
+			t.Errorf("after %d parts: %d %s\n%s", len(p.got), responses[0].Status, responses[0].Body, l)
+		}
+	}
+}
