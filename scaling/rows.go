@@ -25,7 +25,7 @@ const (
 )
 
 // Read reads the counters at now: of requests, and of their rows beyond the first of each. It returns the mean
-// number of rows of a request, at least 1. What came before the first reading does not count.
+// number of rows of a request, at least 1. Requests before the first reading do not count.
 func (m *MeanRows) Read(now time.Time, requests, extra uint64) float64 {
 	if m.at.IsZero() || requests < m.requests || extra < m.extra {
 		m.at, m.requests, m.extra = now, requests, extra

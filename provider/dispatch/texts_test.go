@@ -134,8 +134,8 @@ func (l lengths) Count(r *frame.Request) (rows, tokens int, exact bool) {
 	return rows, len(r.Body), l.exact
 }
 
-// The size of a request whose tokens are counted is exact after the first report, whatever its words are. What was only
-// sampled counts until then.
+// The size of a request whose tokens are counted is exact after the first report, whatever its words are. A
+// sample counts until then.
 func TestCountedTextsHaveTheirSize(t *testing.T) {
 	var by Counting
 	s := &sizes{counting: &by}
