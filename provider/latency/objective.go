@@ -215,7 +215,7 @@ func (r Rules) Plan(f *provider.Function, p *profiler.Profile, times *correction
 	if length, unit, ok := times.Larger(); ok {
 		cause = fmt.Sprintf("requests have up to %d %s, for which the model takes longer than for the %d that it was deployed for", length, unit, p.BySize.Length)
 	}
-	if wide := capacity.Candidates(times.Correct(anywhere.configs(f, &corrected))); r.MostCPU > 0 && r.Hopeless(f, wide) == nil {
+	if r.MostCPU > 0 && r.Hopeless(f, capacity.Candidates(times.Correct(anywhere.configs(f, &corrected)))) == nil {
 		cause = fmt.Sprintf("no node has the cores that the objective needs: the largest has %g", float64(r.MostCPU)/1000)
 	}
 	out.Slow = fmt.Sprintf("%s, and no config meets the objective now: the fastest, %v, takes %v; set %s to %v or more, raise limits.cpu, or deploy a smaller model",
