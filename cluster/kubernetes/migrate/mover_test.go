@@ -231,6 +231,14 @@ func TestServicesKeepAnAddress(t *testing.T) {
 		if s.function() == nil {
 			t.Fatal("the function goes before the Service has the Deployment's address")
 		}
+		unready := pod("theirs", map[string]string{}, nil)
+		if err := s.core.Tracker().Update(corev1.SchemeGroupVersion.WithResource("pods"), unready, ns); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		if s.function() == nil {
+			t.Fatal("the function goes while the Deployment's pod is not ready")
+		}
 		s.addresses("ours", "theirs")
 		if failed := wait(); failed > 0 || s.function() != nil {
 			t.Fatal(s.reported)

@@ -22,8 +22,9 @@ const (
 	theirsOf = v1alpha1.ManagedByLabel + "!=" + v1alpha1.ManagedBy
 )
 
-// reached waits until the function's Service has the addresses of all ready pods that a selector selects. It waits for
-// nothing if there is no such Service, if it does not select these pods, or if the user may not read this.
+// reached waits until the function's Service has the addresses of all ready pods that a selector selects, and of one at
+// least: a busy node's pod can be unready for a moment after it was ready. It waits for nothing if there is no such
+// Service, if it does not select these pods, or if the user may not read this.
 func (m *Mover) reached(ctx context.Context, s Step, made string) error {
 	return await(ctx, func() (string, error) {
 		missing, err := m.unreached(ctx, s, made)
@@ -33,13 +34,14 @@ func (m *Mover) reached(ctx context.Context, s Step, made string) error {
 		case err != nil:
 			return "", fmt.Errorf("read the addresses of Service %s: %w", s.Name, err)
 		case missing > 0:
-			return fmt.Sprintf("Service %s lacks the addresses of %d ready pods", s.Name, missing), nil
+			return fmt.Sprintf("Service %s lacks the addresses of %d pods", s.Name, missing), nil
 		}
 		return "", nil
 	})
 }
 
-// unreached counts the ready pods of which the function's Service lacks the addresses.
+// unreached counts the ready pods of which the function's Service lacks the addresses. It counts those that are not
+// ready, too, if the Service has no pod's address.
 func (m *Mover) unreached(ctx context.Context, s Step, made string) (missing int, err error) {
 	service, err := m.Client.CoreV1().Services(s.Namespace).Get(ctx, s.Name, metav1.GetOptions{})
 	if err != nil || len(service.Spec.Selector) == 0 {
@@ -65,10 +67,20 @@ func (m *Mover) unreached(ctx context.Context, s Step, made string) (missing int
 			}
 		}
 	}
+	reached, unready := 0, 0
 	for i := range pods.Items {
-		if p := &pods.Items[i]; p.DeletionTimestamp == nil && isReady(p) && !has[p.Name] {
+		switch p := &pods.Items[i]; {
+		case p.DeletionTimestamp != nil:
+		case has[p.Name]:
+			reached++
+		case isReady(p):
 			missing++
+		default:
+			unready++
 		}
+	}
+	if reached == 0 {
+		missing += unready
 	}
 	return missing, nil
 }
