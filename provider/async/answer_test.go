@@ -245,7 +245,7 @@ func TestExecutingIsRemembered(t *testing.T) {
 	do(later.Close())
 }
 
-// A request that ends the provider is executed twice. Then it is a dead letter, and the other
+// A request that ends the provider is executed three times. Then it is a dead letter, and the other
 // requests are executed.
 func TestRequestThatEndsTheProvider(t *testing.T) {
 	dir := t.TempDir()

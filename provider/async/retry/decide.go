@@ -13,8 +13,9 @@ import (
 const Lost = 100
 
 // MaxDeaths is the number of executions of a request that may end with the provider. After that
-// it is given up: it probably ends the provider each time.
-const MaxDeaths = 2
+// it is given up: it probably ends the provider each time. With 2, a busy machine whose provider was killed twice
+// gave up a request that was next in turn both times.
+const MaxDeaths = 3
 
 // The reasons for giving up. There are few, because they label a metric.
 const (
