@@ -2,6 +2,7 @@ package profile
 
 import (
 	"encoding/json"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -110,6 +111,35 @@ func TestMeasuredSizes(t *testing.T) {
 	}
 	if want := []int64{16, 24, 32, 64}; !slices.Equal(lengths, want) || found.Profile.BySize.Elements != 24 {
 		t.Errorf("the times of %v, want those of %v", lengths, want)
+	}
+}
+
+// What one row took longer than predicted is added once to a batch, and no longer text takes less.
+func TestCorrectedSizes(t *testing.T) {
+	predicted := &profiler.Sizes{Unit: "tokens", Length: 128, Elements: 128, Times: []profiler.SizeTime{
+		{Length: 16, Elements: 16, Factors: []float64{0.2, 0.2, 0.2}},
+		{Length: 32, Elements: 32, Factors: []float64{0.3, 0.25, 0.25}},
+		{Length: 64, Elements: 64, Factors: []float64{0.5, 0.5, 0.5}},
+		{Length: 128, Elements: 128, Factors: []float64{1, 1, 1}},
+		{Length: 256, Elements: 256, Factors: []float64{2, 2, 2}},
+	}}
+	measured := &profiler.Sizes{Times: []profiler.SizeTime{
+		{Length: 16, Factors: []float64{0.3}}, {Length: 32, Factors: []float64{0.4}}, {Length: 64, Factors: []float64{0.1}},
+		{Length: 128, Factors: []float64{1}},
+	}}
+	// One row of 128 takes 10 ms, two take 20. Of 16 tokens two take 4 ms and the one millisecond more.
+	got := corrected(predicted, measured, []float64{10e3, 20e3})
+	want := [][]float64{{0.3, 0.25, 0.2}, {0.4, 0.3, 0.25}, {0.4, 0.3, 0.5}, {1, 1, 1}, {2, 2, 2}}
+	for i, w := range want {
+		for j := range w {
+			if math.Abs(got.Times[i].Factors[j]-w[j]) > 1e-9 {
+				t.Errorf("%d tokens: %v, want %v", got.Times[i].Length, got.Times[i].Factors, w)
+				break
+			}
+		}
+	}
+	if predicted.Times[0].Factors[0] != 0.2 {
+		t.Error("it changes the prediction")
 	}
 }
 

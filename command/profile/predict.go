@@ -318,8 +318,10 @@ func (o *PredictOptions) predict(ctx context.Context, s *Subject) (*cop.Predicti
 			return nil, err
 		}
 	}
-	s.sizes, err = o.predictSizes(s, predictor)
-	return prediction, err
+	if s.sizes, err = o.predictSizes(s, predictor); err != nil {
+		return nil, err
+	}
+	return prediction, o.correctSizes(ctx, s, prediction)
 }
 
 // combine sets the rule by which operators' times make the model's.
