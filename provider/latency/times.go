@@ -172,7 +172,7 @@ func NewFinder(f Finder) *Finder {
 	// A sketch and a preparation take one or two cores, a measurement all.
 	few, spare := max(1, cores/4), max(1, cores/2)
 	f.sketching = &line{doing: "being sketched", lanes: few, spare: spare}
-	f.measuring = &line{doing: "being measured", lanes: 1, spare: spare}
+	f.measuring = &line{doing: "being measured", lanes: 1, spare: spare, overtime: measuringOvertime}
 	f.preparing = &line{doing: "being prepared", lanes: few, spare: spare}
 	f.dividing = &line{doing: "being divided", lanes: 1, spare: spare}
 	f.sketched = new(sync.Map)
