@@ -131,7 +131,7 @@ func (o *PredictOptions) correctSizes(ctx context.Context, s *Subject, p *cop.Pr
 
 // corrected adds to predicted times by length what one row of a length took longer when it was measured. base are the
 // times of the usual length, of batches of 1, 2, 4, … rows. Operators are measured one by one, with their weights in the
-// core's cache. A short text is over before the weights of a whole model have come from memory: 16 tokens took 7.7 ms
+// core's cache. A short text is over before the weights of a whole model have come from memory: 16 tokens took 7.5 ms
 // instead of the 4.5 predicted. A batch waits for its weights once, however many rows it has.
 func corrected(predicted, measured *profiler.Sizes, base []float64) *profiler.Sizes {
 	out := *predicted

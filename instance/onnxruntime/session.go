@@ -16,9 +16,9 @@ import (
 type setting struct{ key, value string }
 
 // waiting are the settings of every session that say how its threads wait. Between two operators of a run they spin: of a
-// model of texts with 16 tokens, two threads then take 5.1 ms and 9.9 ms of CPU, and otherwise 6.8 ms and 11.3 ms, because
-// sleeping and waking costs more than these waits. Between two runs they must not spin: instances share their cores, and
-// that costs up to 20 ms of CPU per request.
+// model of texts with 16 tokens, two threads then take 4.4 to 5.1 ms, and otherwise 5.6 to 5.9 ms with as much CPU time,
+// because sleeping and waking takes longer than these waits. Between two runs they must not spin: instances share their
+// cores, and that costs up to 20 ms of CPU per request.
 //
 // Whether denormal numbers count as zero is up to the model, see [signature].
 var waiting = []setting{
