@@ -76,8 +76,9 @@ func (s *Sizes) factor(batch int, elements int64) float64 {
 }
 
 // curve is the factor on a parabola through two neighbours, of which at is the larger. Attention takes a time that grows
-// with the square of a length, so the line between two lengths is above what is between them. The parabola is bent as the one through three neighbours, on the side where that is bent
-// less, and never falls between the two: times are measured with errors.
+// with the square of a length, so the line between two lengths is above what is between them. The parabola is bent as the
+// one through three neighbours, on the side where that is bent less, and never falls between the two: times are measured
+// with errors.
 func (s *Sizes) curve(at, batch int, elements int64) float64 {
 	a, b := s.Times[at-1], s.Times[at]
 	x, from, to := float64(elements), float64(a.Elements), float64(b.Elements)
