@@ -71,6 +71,7 @@ var steps = []step{
 	{name: "help and fill", each: []func(*pass, *view){helpWithoutRoom, (*pass).fill, (*pass).supersede}},
 	{name: "merge, and reconsider variants", each: []func(*pass, *view){(*pass).merge, reconsider}},
 	{name: "exchange for better places", all: (*pass).exchange},
+	{name: "let the last instance serve until its successor does", all: overlap},
 	{name: "sum up", all: sumUp},
 }
 

@@ -207,6 +207,11 @@ type Start struct {
 	// After has the instances on its nodes that the same plan stops and that must be
 	// gone before this one starts. Mostly there are none.
 	After []cluster.InstanceID
+	// Succeeds is one of After that may serve until this one is ready, "" for none: the function has no other that
+	// serves. A driver that can do that starts this one with Begins, in millicores, and no start waits for the other. It
+	// stops the other when this one is ready, and then gives this one the rest of its CPU.
+	Succeeds cluster.InstanceID
+	Begins   int
 	// Role is what it does. A shadow holds Part of the model and helps the instance Body; it has
 	// no Exec of its own.
 	Role cluster.Role

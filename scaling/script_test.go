@@ -172,6 +172,9 @@ func (w *world) print(plan Plan) string {
 		if len(s.After) > 0 {
 			fmt.Fprintf(&b, " after %v", s.After)
 		}
+		if s.Succeeds != "" {
+			fmt.Fprintf(&b, " with %dm beside %s", s.Begins, s.Succeeds)
+		}
 		b.WriteString("\n")
 	}
 	for _, u := range plan.Unplaced {

@@ -55,7 +55,6 @@ func bySize(l *model.FreeLength, lengths []int64, times timesOf) *profiler.Sizes
 		return nil
 	}
 	out := &profiler.Sizes{Unit: l.Unit, Length: l.Length, Elements: l.Elements(l.Length)}
-	least := make([]float64, len(base)) // A longer text never takes less.
 	for _, n := range lengths {
 		found := base
 		if n != l.Length {
@@ -66,15 +65,25 @@ func bySize(l *model.FreeLength, lengths []int64, times timesOf) *profiler.Sizes
 		}
 		t := profiler.SizeTime{Length: n, Elements: l.Elements(n)}
 		for i := range base {
-			least[i] = max(least[i], found[i]/base[i])
-			t.Factors = append(t.Factors, least[i])
+			t.Factors = append(t.Factors, found[i]/base[i])
 		}
 		out.Times = append(out.Times, t)
 	}
 	if len(out.Times) < 2 {
 		return nil
 	}
+	out.Times = rising(out.Times)
 	return out
+}
+
+// rising returns times by length, none of which is less than that of a shorter one: a longer text never takes less.
+func rising(times []profiler.SizeTime) []profiler.SizeTime {
+	for k := 1; k < len(times); k++ {
+		for i, least := range times[k-1].Factors[:min(len(times[k-1].Factors), len(times[k].Factors))] {
+			times[k].Factors[i] = max(times[k].Factors[i], least)
+		}
+	}
+	return times
 }
 
 // predictSizes predicts the times of a subject by its free length from its operators. They are nil
@@ -136,7 +145,6 @@ func (o *PredictOptions) correctSizes(ctx context.Context, s *Subject, p *cop.Pr
 func corrected(predicted, measured *profiler.Sizes, base []float64) *profiler.Sizes {
 	out := *predicted
 	out.Times = nil
-	var least []float64
 	for _, t := range predicted.Times {
 		longer := 0.0
 		if at := slices.IndexFunc(measured.Times, func(m profiler.SizeTime) bool { return m.Length == t.Length }); at >= 0 {
@@ -145,16 +153,12 @@ func corrected(predicted, measured *profiler.Sizes, base []float64) *profiler.Si
 		t.Factors = slices.Clone(t.Factors)
 		for i, f := range t.Factors {
 			if i < len(base) {
-				f = max(f/2, f+longer*base[0]/base[i])
+				t.Factors[i] = max(f/2, f+longer*base[0]/base[i])
 			}
-			if i < len(least) {
-				f = max(f, least[i])
-			}
-			t.Factors[i] = f
 		}
-		least = t.Factors
 		out.Times = append(out.Times, t)
 	}
+	out.Times = rising(out.Times)
 	return &out
 }
 

@@ -109,7 +109,7 @@ func (q *embeddings) readInput(r *tensorjson.Reader) error {
 		return q.readText(r)
 	}
 	if r.Peek() != '[' {
-		return wrong(field, `"input" must be a text, a list of texts, or token ids`)
+		return unlike(r, wrong(field, `"input" must be a text, a list of texts, or token ids`))
 	}
 	ahead := *r
 	ahead.Take('[')
@@ -126,13 +126,21 @@ func (q *embeddings) readInput(r *tensorjson.Reader) error {
 		case c == '[' && q.texts == nil:
 			return q.readTokens(r)
 		}
-		return wrong(field, "element %d of \"input\" is neither a text nor a list of token ids as the others are",
-			len(q.texts)+len(q.tokens))
+		return unlike(r, wrong(field, "element %d of \"input\" is neither a text nor a list of token ids as the others are",
+			len(q.texts)+len(q.tokens)))
 	})
 	if err == nil && len(q.texts)+len(q.tokens) == 0 {
 		err = wrong(field, `"input" is empty; give at least one text`)
 	}
 	return err
+}
+
+// unlike refuses a value of another type than a field has, for which it returns why, or one that is no JSON.
+func unlike(r *tensorjson.Reader, why error) error {
+	if err := r.Skip(); err != nil {
+		return err
+	}
+	return why
 }
 
 func (q *embeddings) readText(r *tensorjson.Reader) error {
@@ -151,7 +159,7 @@ func (q *embeddings) readTokens(r *tensorjson.Reader) error {
 	var ids []int64
 	err := r.Array(func() error {
 		if c := r.Peek(); c != '-' && c-'0' > 9 {
-			return wrong("input", "token ids are integers; element %d of a list is not", len(ids))
+			return unlike(r, wrong("input", "token ids are integers; element %d of a list is not", len(ids)))
 		}
 		if len(ids) == maxTokens {
 			return wrong("input", "element %d has more than %d token ids, the maximum; send fewer", len(q.tokens), maxTokens)

@@ -100,7 +100,7 @@ func (q *rerank) read(r *tensorjson.Reader) error {
 func (q *rerank) readDocuments(r *tensorjson.Reader) error {
 	const field = "documents"
 	if r.Peek() != '[' {
-		return wrong(field, `"documents" must be a list of texts`)
+		return unlike(r, wrong(field, `"documents" must be a list of texts`))
 	}
 	return r.Array(func() error {
 		if err := countTexts(field, len(q.documents)+1); err != nil {
@@ -132,7 +132,7 @@ func readDocument(r *tensorjson.Reader, field string) (document string, err erro
 		}
 		return document, err
 	}
-	return "", wrong(field, `%q has a value that is neither a text nor {"text": "…"}`, field)
+	return "", unlike(r, wrong(field, `%q has a value that is neither a text nor {"text": "…"}`, field))
 }
 
 // encode writes the answer: the documents by falling score. Cohere's clients read results and meta, Jina's results,

@@ -25,8 +25,9 @@ type driver struct {
 	handovers *handovers
 	pairs     *pairs
 	wake      func()
-	// now is the time of the plan.
-	now time.Time
+	// now is the time of the plan. staying has the instances of its stops that serve until their successors do.
+	now     time.Time
+	staying map[cluster.InstanceID]*instance
 }
 
 var _ systems.Driver = (*driver)(nil)
@@ -34,7 +35,7 @@ var _ systems.Driver = (*driver)(nil)
 // Stop implements [systems.Driver].
 func (c *driver) Stop(s scaling.Stop) {
 	switch in, ok := c.keeper.Instance(s.ID); {
-	case !ok:
+	case !ok, c.staying[s.ID] != nil:
 	case in.Role == cluster.Shadow:
 		if !in.Retiring && in.leaving == "" {
 			decided(in.function, c.now, decisions.Stop, about(in, s.Reason))
@@ -120,6 +121,11 @@ func (c *driver) start(fn *function, s scaling.Start) {
 			s.Why = scaling.NewRevision // For the engine both are the same.
 		}
 		decided(fn, c.now, decisions.Start, about(in, s.Reason))
+		s.After = slices.DeleteFunc(slices.Clone(s.After), func(id cluster.InstanceID) bool { return c.staying[id] != nil })
+		if before := c.staying[s.Succeeds]; before != nil {
+			c.succeed(in, before, s)
+			return
+		}
 		c.keeper.Start(in, s.After)
 	}
 }

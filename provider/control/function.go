@@ -262,6 +262,8 @@ type instance struct {
 	previousConfig *cluster.Config
 	previousTable  []time.Duration
 	mixedUntil     time.Time
+	// successor is the instance that starts to take this one's place, "" for none. Until then it serves.
+	successor cluster.InstanceID
 	// resizeFailures counts failed changes of its quota in a row; the next change is
 	// not tried before resizeAfter.
 	resizeFailures int

@@ -88,6 +88,7 @@ func (c *Controller) carryOut(now time.Time, leading bool, plan scaling.Plan, fu
 		c.driver.now, do = now, &c.driver
 	}
 	plan = c.driver.upToDate(plan)
+	c.driver.stay(plan)
 	next := systems.CarryOut(plan, functions, c.options.Tick, busy, do)
 	for _, fn := range c.functions {
 		c.handovers.decide(fn) // The plan may have stopped the last earlier instances.
@@ -220,7 +221,7 @@ func (in *instance) planned() cluster.Config {
 // running returns an instance as the engine sees it.
 func (in *instance) running(now time.Time, stats dispatch.Stats) scaling.Running {
 	fn := in.function
-	r := scaling.RunningOf(&in.Instance, in.Retiring || in.Suspect)
+	r := scaling.RunningOf(&in.Instance, in.Retiring || in.Suspect || in.successor != "")
 	r.Config, r.Largest, r.Exec, r.Loading = in.planned(), in.Config.Batch, in.exec, in.Loading
 	r.Paired, r.Fixed = in.Paired && !now.Before(in.aloneUntil), now.Before(in.resizeAfter)
 	if p := in.pace(); p != nil {

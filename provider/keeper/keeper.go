@@ -141,9 +141,13 @@ func (k *Keeper[I]) Add(in I, of *Fleet[I], seen cluster.Instance) {
 
 // Start makes the backend start an added instance as soon as the instances in after, whose
 // room it needs, are gone.
-func (k *Keeper[I]) Start(in I, after []cluster.InstanceID) {
+func (k *Keeper[I]) Start(in I, after []cluster.InstanceID) { k.StartAs(in, in.kept().Config, after) }
+
+// StartAs is Start with another config than the instance is to have. The caller changes it later.
+func (k *Keeper[I]) StartAs(in I, config cluster.Config, after []cluster.InstanceID) {
 	kept := in.kept()
 	spec := kept.InstanceSpec
+	spec.Config = config
 	k.options.Logger.Debug().Str("function", spec.Function).Str("instance", string(spec.ID)).Stringer("config", spec.Config).Msg("starting an instance")
 	k.After(in, after, func(ctx context.Context, err error) {
 		if err == nil {
