@@ -73,6 +73,6 @@ everything takes hours: select models and peers.`,
 	f.StringSliceVar(&b.Peers, "peers", nil, "peers to measure: "+strings.Join(peers.Names(), ", ")+"; or none (default: all)")
 	f.StringSliceVar(&b.Payloads, "only", nil, "payloads to send: binary, json, grpc (default: all)")
 	f.DurationVar(&b.Trial, "trial", 1500*time.Millisecond, "how long one rate is offered, at least 12 times the SLO and 600 requests")
-	f.DurationVar(&b.Budget, "budget", 20*time.Second, "how long one search may take; it has 7 to 14 trials")
+	f.DurationVar(&b.Budget, "budget", 20*time.Second, "how long one search may take from its first missed rate on; it has 7 to 14 trials")
 	return c
 }

@@ -73,7 +73,7 @@ The bench needs two cores that nothing else uses, and takes some 15 minutes then
 	f.StringSliceVar(&b.Parts, "only", nil, "parts to measure: "+strings.Join(text.Parts(), ", ")+" (default: all)")
 	f.DurationVar(&b.SLO, "slo", b.SLO, "latency objective")
 	f.DurationVar(&b.Trial, "trial", b.Trial, "how long one rate is offered, at least 12 times the SLO and 600 requests")
-	f.DurationVar(&b.Budget, "budget", b.Budget, "how long one search may take; it has 7 to 14 trials")
+	f.DurationVar(&b.Budget, "budget", b.Budget, "how long one search may take from its first missed rate on; it has 7 to 14 trials")
 	f.IntVar(&b.Texts, "texts", b.Texts, "how many different texts are sent in turn")
 	f.IntVar(&b.Length, "length", b.Length, "maximum tokens of a text")
 	f.IntVar(&b.Colds, "colds", b.Colds, "how many cold starts")

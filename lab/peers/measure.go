@@ -47,6 +47,9 @@ const (
 	minInFlight = 64
 	// lost is the time beyond patience after which an answer counts as lost.
 	lost = 2 * time.Second
+	// warm is the time of the part of a trial that does not count. faas-infer gives a function what its load needs, which
+	// takes up to two seconds from one request at a time on; its peers have their core from the start.
+	warm = 2 * time.Second
 	// settling is how long a server may take to answer within the objective again
 	// after a rate that it could not serve.
 	settling = 20 * time.Second

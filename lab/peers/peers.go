@@ -155,7 +155,7 @@ func (u *run) model(ctx context.Context, name string, slo time.Duration) error {
 		return err
 	}
 	defer m.Close()
-	s := &subject{Trials: Trials{SLO: slo, Trial: u.Trial, Budget: u.Budget, Log: u.o.Log}}
+	s := &subject{Trials: Trials{SLO: slo, Trial: u.Trial, Budget: u.Budget, Warm: warm, Log: u.o.Log}}
 	if err := s.sample(m); err != nil {
 		return err
 	}

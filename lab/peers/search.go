@@ -28,7 +28,9 @@ type Search struct {
 	// Low is the highest met rate, High the lowest missed rate above it; 0 if there is
 	// none yet.
 	Low, High float64
-	// Budget is how long the search may offer load. Saw adds up Spent and counts Trials.
+	// Budget is how long the search may offer load once it has missed a rate: a system that scales is slow with one
+	// request after the other, begins low, and must not end with a coarser answer for that. Saw adds up Spent and
+	// counts Trials.
 	Budget, Spent time.Duration
 	Trials        int
 }
@@ -55,8 +57,9 @@ func (s *Search) spent() bool {
 
 // Saw takes the result of a rate that was offered for took.
 func (s *Search) Saw(rate float64, met bool, took time.Duration) {
-	s.Spent += took
-	s.Trials++
+	if s.Trials++; s.High != 0 || !met {
+		s.Spent += took
+	}
 	if met {
 		s.Low = max(s.Low, rate)
 		if s.High != 0 && s.High <= s.Low { // Two trials of nearly one rate may disagree.

@@ -47,6 +47,20 @@ func (x *swap) mayStop(a *allowance, stops []ExchangeMember) bool {
 	return true
 }
 
+// stopsAll reports whether these are all instances of some function that serve.
+func (x *swap) stopsAll(stops []ExchangeMember) bool {
+	stopped := make([]int, len(x.functions))
+	for i := range stops {
+		stopped[stops[i].Function]++
+	}
+	for k, n := range stopped {
+		if n > 0 && !x.early && n == len(x.functions[k].Instances) {
+			return true
+		}
+	}
+	return false
+}
+
 // take takes what these instances serve from the allowance.
 func (x *swap) take(a *allowance, stops []ExchangeMember) {
 	a.count -= float64(len(stops))

@@ -330,3 +330,18 @@ func TestOthersAreServedMeanwhile(t *testing.T) {
 		t.Errorf("after %d steps the worst off gets %v", steps, got)
 	}
 }
+
+// A function's only instance is not exchanged for a few percent, within which predictions err.
+func TestOnlyInstanceStaysForALittleMore(t *testing.T) {
+	whole, half := res(1000, 0), res(500, 0)
+	for _, c := range []struct {
+		each float64
+		want string
+	}{{52, ""}, {54, ""}, {60, "+0:500m0%@n00 +0:500m0%@n00 -a"}} {
+		functions := []ExchangeFunction{function(120, rates{whole: 100, half: c.each}, at("a", "n00", whole))}
+		step, _ := TryExchange(room(1, 1000, 0, functions), functions, false, nil)
+		if got := showExchange(step); got != c.want {
+			t.Errorf("two with %v/s each in the room of one with 100/s: %q, want %q", c.each, got, c.want)
+		}
+	}
+}

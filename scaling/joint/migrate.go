@@ -87,6 +87,10 @@ func (x *swap) choose(moves []move) (chosen []move) {
 		moves = moves[:maxMoves]
 	}
 	has, few := slices.Clone(x.has), x.allowance()
+	none := make([]float64, len(has))
+	moves = slices.DeleteFunc(moves, func(m move) bool {
+		return x.stopsAll(m.stops) && welfare(has, m.gains)-welfare(has, none) < math.Log1p(lastGain)
+	})
 	pick := func(may func(m move) bool) (best int, most float64) {
 		best, most = -1, math.Inf(-1)
 		for i, m := range moves {
@@ -99,7 +103,6 @@ func (x *swap) choose(moves []move) (chosen []move) {
 		}
 		return best, most
 	}
-	none := make([]float64, len(has))
 	for {
 		best, most := pick(func(m move) bool { return x.mayStop(few, m.stops) })
 		if len(chosen) == 0 && most <= welfare(has, none) {

@@ -2,6 +2,7 @@ package joint
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/faas-infer/faas-infer/scaling/placing"
@@ -102,13 +103,14 @@ func (x *swap) replace(places []int) bool {
 	if better < 0 || gain <= valueGain*old && (better < Gain || gain < -Gain*old) {
 		return false
 	}
-	return x.carry(of, places, placements)
+	return x.carry(of, places, placements, better >= lastGain || gain > lastGain*old)
 }
 
 // carry plans the stops and starts. An instance stays if the placement has one like it on
 // the same node. It stays on its device, which may not be the placement's: if the devices then have
-// no room for the others, carry plans nothing and returns false.
-func (x *swap) carry(of, places []int, placements []placing.Placement) bool {
+// no room for the others, carry plans nothing and returns false. So it does if that would stop all instances of a
+// function and last does not allow it.
+func (x *swap) carry(of, places []int, placements []placing.Placement, last bool) bool {
 	leave := map[int][]ExchangeMember{}
 	for _, i := range places {
 		leave[i] = slices.Clone(x.inside[i])
@@ -136,6 +138,9 @@ func (x *swap) carry(of, places []int, placements []placing.Placement) bool {
 	}
 	if slices.ContainsFunc(starts, func(s ExchangeStart) bool { return s.Device != "" }) {
 		slices.SortStableFunc(starts, func(a, b ExchangeStart) int { return largestFirst(a.Config.Resources, b.Config.Resources) })
+	}
+	if !last && x.stopsAll(slices.Concat(slices.Collect(maps.Values(leave))...)) {
+		return false
 	}
 	trial := x.room.Clone()
 	for _, i := range places {
