@@ -41,10 +41,15 @@ func TestSearchGivesUp(t *testing.T) {
 	}
 }
 
-// A spent budget ends the search once a rate was met, and not before.
+// A spent budget ends the search once a rate was met, and not before. It is spent from the first missed rate on: one that
+// begins low is not coarser.
 func TestSearchKeepsItsBudget(t *testing.T) {
-	s := &Search{Start: 100, Budget: 8 * trial}
-	if got, trials := find(s, 1e6); got != 100<<7 || trials != 8 {
+	s := &Search{Start: 100, Budget: trial}
+	if got, trials := find(s, 1e6); got != 100<<13 || trials != maxTrials {
+		t.Errorf("%v after %d trials", got, trials)
+	}
+	s = &Search{Start: 100, Budget: 5 * trial}
+	if got, trials := find(s, 100<<6+100); got < (100<<6+100)/1.1 || trials != 12 {
 		t.Errorf("%v after %d trials", got, trials)
 	}
 	s = &Search{Start: 100, Budget: trial}
