@@ -77,6 +77,7 @@ const longCold = 10 * time.Second
 // remembers bursts of waiting requests for a shorter time than measured load: a burst needs instances only until it is
 // served, unless one burst follows the other.
 func remember(v *view, now time.Time) {
+	defer func() { v.memory.rise.observe(now, v.demand, v.peak) }()
 	s, held := v.engine.settings, hold(v)
 	if !v.joint || s.Burst <= 0 {
 		v.top = v.memory.Observe(now, v.demand, s.Stabilisation)
@@ -87,6 +88,29 @@ func remember(v *view, now time.Time) {
 	steady, burst := m.Observe(now, v.steady, s.Stabilisation), m.bursts.Observe(now, v.demand, min(s.Burst, s.Stabilisation))
 	v.top = max(steady, burst)
 	v.peak = max(v.steady, v.demand, m.Within(now, held), m.bursts.Within(now, held))
+}
+
+// rise remembers when a load last rose steeply. Its zero value has seen none.
+type rise struct {
+	// from is the highest demand held at a time. last is when one was more than steepRise times as high soon after.
+	from     float64
+	at, last time.Time
+}
+
+// A load rises steeply if it is more than steepRise times the highest demand that was held riseWithin before or earlier.
+const (
+	steepRise  = 2
+	riseWithin = 500 * time.Millisecond
+)
+
+// observe takes in a demand and the highest one that is held.
+func (r *rise) observe(now time.Time, demand, held float64) {
+	if demand > steepRise*r.from {
+		r.last = now
+	}
+	if now.Sub(r.at) >= riseWithin {
+		r.from, r.at = held, now
+	}
 }
 
 // shortestHold is the least time for which a demand is held. The measured load itself needs about half of it to follow

@@ -90,6 +90,7 @@ type memory struct {
 	// which requests wait that found no ready instance.
 	bursts Peak
 	cold   time.Time
+	rise   rise
 	patience
 	capacity.Recall
 	// rearranged is when its instances were last exchanged for others.

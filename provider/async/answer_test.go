@@ -252,7 +252,7 @@ func TestRequestThatEndsTheProvider(t *testing.T) {
 	store, log, address := filepath.Join(dir, "nats"), filepath.Join(dir, "executed"), freeAddress(t)
 	c := spawn(t, "provider", "CHILD_DIR="+store, "CHILD_LISTEN="+address, "CHILD_LOG="+log)
 	listens(t, address)
-	g := gateway(t, "nats://"+address, time.Second)
+	g := gateway(t, "nats://"+address, 5*time.Second) // A busy machine takes a while, and the last one waits for so long.
 	for _, body := range []string{"1", "2", fatal} {
 		// The provider may end before it acknowledges the last one.
 		if err := g.Publish("faas-request", request("echo", body)); err != nil && body != fatal {

@@ -19,7 +19,7 @@ const (
 	valueGain, Gain = 0.05, 0.02
 	// lastGain is either of them for an exchange that stops all instances of a function. What carries more does so by
 	// predicted times, which err by some percent. For 2 %, an instance with a whole core was exchanged for two with half
-	// of it, which then carried less.
+	// of it, which then carried less. Steady has headroom, so a function that lacks less than that still serves its load.
 	lastGain = 0.1
 )
 
