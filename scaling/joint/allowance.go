@@ -47,14 +47,14 @@ func (x *swap) mayStop(a *allowance, stops []ExchangeMember) bool {
 	return true
 }
 
-// stopsAll reports whether these are all instances of some function that serve.
-func (x *swap) stopsAll(stops []ExchangeMember) bool {
-	stopped := make([]int, len(x.functions))
+// stopsAll reports whether these are all instances of some function.
+func stopsAll(functions []ExchangeFunction, stops []ExchangeMember) bool {
+	stopped := make([]int, len(functions))
 	for i := range stops {
 		stopped[stops[i].Function]++
 	}
 	for k, n := range stopped {
-		if n > 0 && !x.early && n == len(x.functions[k].Instances) {
+		if n > 0 && n == len(functions[k].Instances) {
 			return true
 		}
 	}

@@ -139,7 +139,7 @@ func (x *swap) carry(of, places []int, placements []placing.Placement, last bool
 	if slices.ContainsFunc(starts, func(s ExchangeStart) bool { return s.Device != "" }) {
 		slices.SortStableFunc(starts, func(a, b ExchangeStart) int { return largestFirst(a.Config.Resources, b.Config.Resources) })
 	}
-	if !last && x.stopsAll(slices.Concat(slices.Collect(maps.Values(leave))...)) {
+	if !last && stopsAll(x.functions, slices.Concat(slices.Collect(maps.Values(leave))...)) {
 		return false
 	}
 	trial := x.room.Clone()
