@@ -47,18 +47,23 @@ func (x *swap) mayStop(a *allowance, stops []ExchangeMember) bool {
 	return true
 }
 
-// stopsAll reports whether these are all instances of some function.
-func stopsAll(functions []ExchangeFunction, stops []ExchangeMember) bool {
-	stopped := make([]int, len(functions))
-	for i := range stops {
-		stopped[stops[i].Function]++
+// renews reports whether these are all instances of one function, whose room no other function gets.
+func renews(functions []ExchangeFunction, stops []ExchangeMember, gets func(k int) bool) bool {
+	if len(stops) == 0 {
+		return false
 	}
-	for k, n := range stopped {
-		if n > 0 && n == len(functions[k].Instances) {
-			return true
+	k := stops[0].Function
+	for i := range stops {
+		if stops[i].Function != k {
+			return false
 		}
 	}
-	return false
+	for other := range functions {
+		if other != k && gets(other) {
+			return false
+		}
+	}
+	return len(stops) == len(functions[k].Instances)
 }
 
 // take takes what these instances serve from the allowance.

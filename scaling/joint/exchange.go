@@ -17,9 +17,10 @@ const (
 	// valueGain for the value of the emptied nodes, or Gain for the function of which
 	// the smallest part is served. That part never falls.
 	valueGain, Gain = 0.05, 0.02
-	// lastGain is either of them for an exchange that stops all instances of a function. What carries more does so by
-	// predicted times, which err by some percent. For 2 %, an instance with a whole core was exchanged for two with half
-	// of it, which then carried less. Steady has headroom, so a function that lacks less than that still serves its load.
+	// lastGain is either of them for an exchange of all instances of a function for others of its own. What carries more
+	// does so by predicted times, which err by some percent. For 2 %, an instance with a whole core was exchanged for
+	// two with half of it, which then carried less. Steady has headroom, so a function that lacks less than that still
+	// serves its load.
 	lastGain = 0.1
 )
 

@@ -89,7 +89,8 @@ func (x *swap) choose(moves []move) (chosen []move) {
 	has, few := slices.Clone(x.has), x.allowance()
 	none := make([]float64, len(has))
 	moves = slices.DeleteFunc(moves, func(m move) bool {
-		return !x.early && stopsAll(x.functions, m.stops) && welfare(has, m.gains)-welfare(has, none) < math.Log1p(lastGain)
+		return !x.early && welfare(has, m.gains)-welfare(has, none) < math.Log1p(lastGain) &&
+			renews(x.functions, m.stops, func(k int) bool { return m.gains[k] != 0 })
 	})
 	pick := func(may func(m move) bool) (best int, most float64) {
 		best, most = -1, math.Inf(-1)

@@ -108,8 +108,8 @@ func (x *swap) replace(places []int) bool {
 
 // carry plans the stops and starts. An instance stays if the placement has one like it on
 // the same node. It stays on its device, which may not be the placement's: if the devices then have
-// no room for the others, carry plans nothing and returns false. So it does if that would stop all instances of a
-// function and last does not allow it.
+// no room for the others, carry plans nothing and returns false. So it does if that would exchange all
+// instances of a function for others of its own and last does not allow it.
 func (x *swap) carry(of, places []int, placements []placing.Placement, last bool) bool {
 	leave := map[int][]ExchangeMember{}
 	for _, i := range places {
@@ -139,7 +139,10 @@ func (x *swap) carry(of, places []int, placements []placing.Placement, last bool
 	if slices.ContainsFunc(starts, func(s ExchangeStart) bool { return s.Device != "" }) {
 		slices.SortStableFunc(starts, func(a, b ExchangeStart) int { return largestFirst(a.Config.Resources, b.Config.Resources) })
 	}
-	if !last && stopsAll(x.functions, slices.Concat(slices.Collect(maps.Values(leave))...)) {
+	gets := func(k int) bool {
+		return slices.ContainsFunc(starts, func(s ExchangeStart) bool { return s.Function == k })
+	}
+	if !last && renews(x.functions, slices.Concat(slices.Collect(maps.Values(leave))...), gets) {
 		return false
 	}
 	trial := x.room.Clone()
