@@ -212,7 +212,7 @@ func (x *exchange) await(until time.Time) (begins bool, err error) {
 		return false, err
 	}
 	if !x.sent() {
-		switch _, err := x.unsent.WriteTo(x.Conn); {
+		switch _, err := web.WriteBuffers(x.Conn, &x.unsent); {
 		case whole && errors.Is(err, os.ErrDeadlineExceeded):
 			return false, errStuck
 		case errors.Is(err, os.ErrDeadlineExceeded):
@@ -421,7 +421,7 @@ func (l *link) get(until time.Time) (*connection, time.Duration, error) {
 	default:
 		return nil, 0, fmt.Errorf("%w: %w", errUnreached, err)
 	}
-	c := &connection{Conn: conn}
+	c := &connection{Conn: web.NewSocket(conn)}
 	c.reader = bufio.NewReaderSize(c, 16<<10)
 	return c, timeout, nil
 }

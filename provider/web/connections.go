@@ -133,7 +133,7 @@ func (l boundListener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		c := &connection{Conn: conn, bounds: l.bounds, holder: holderOf(conn.RemoteAddr())}
+		c := &connection{Conn: NewSocket(conn), bounds: l.bounds, holder: holderOf(conn.RemoteAddr())}
 		if l.bounds.admit(time.Now(), c) {
 			return c, nil
 		}
