@@ -31,7 +31,7 @@ func (l stallListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &stallConn{Conn: c, half: l.limit / 2}, nil
+	return &gatheringConn{Conn: &stallConn{Conn: c, half: l.limit / 2}}, nil
 }
 
 // stallConn is a connection whose writes have a deadline that moves on with the bytes.
