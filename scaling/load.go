@@ -77,7 +77,6 @@ const longCold = 10 * time.Second
 // remembers bursts of waiting requests for a shorter time than measured load: a burst needs instances only until it is
 // served, unless one burst follows the other.
 func remember(v *view, now time.Time) {
-	defer func() { v.memory.rise.observe(now, v.demand, v.peak) }()
 	s, held := v.engine.settings, hold(v)
 	if !v.joint || s.Burst <= 0 {
 		v.top = v.memory.Observe(now, v.demand, s.Stabilisation)

@@ -47,6 +47,7 @@ func (v *view) observe(e *Engine, now time.Time, f *Function) *view {
 	findShadows(v)
 	v.steady, v.demand = v.load(now)
 	remember(v, now)
+	v.memory.rise.observe(now, v.demand, v.peak)
 	return v
 }
 

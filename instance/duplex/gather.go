@@ -107,12 +107,5 @@ func (c *gatheringConn) Close() error { return errors.Join(c.flush(true), c.Conn
 // NetConn returns the connection below, as that of crypto/tls does.
 func (c *gatheringConn) NetConn() net.Conn { return c.Conn }
 
-// CloseWrite ends what this side sends, as [net.TCPConn] can. net/http does so before it
-// closes a connection, so that the peer can read a refusal.
-func (c *gatheringConn) CloseWrite() error {
-	err := c.flush(false)
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
-		return errors.Join(err, half.CloseWrite())
-	}
-	return errors.ErrUnsupported
-}
+// CloseWrite implements what [CloseWrite] asks for.
+func (c *gatheringConn) CloseWrite() error { return errors.Join(c.flush(false), CloseWrite(c.Conn)) }

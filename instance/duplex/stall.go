@@ -108,10 +108,13 @@ func (c *stallConn) SetDeadline(t time.Time) error {
 // NetConn returns the connection below, as that of crypto/tls does.
 func (c *stallConn) NetConn() net.Conn { return c.Conn }
 
-// CloseWrite ends what this side sends, as [net.TCPConn] can. net/http does so before it
-// closes a connection, so that the peer can read a refusal.
-func (c *stallConn) CloseWrite() error {
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+// CloseWrite implements what [CloseWrite] asks for.
+func (c *stallConn) CloseWrite() error { return CloseWrite(c.Conn) }
+
+// CloseWrite ends what this side of a connection sends, as [net.TCPConn] can. net/http does so before it closes a
+// connection, so that the peer can read a refusal.
+func CloseWrite(c net.Conn) error {
+	if half, ok := c.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
 	}
 	return errors.ErrUnsupported

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/faas-infer/faas-infer/instance/duplex"
 )
 
 // Listen returns a listener for an [http.Server] with [WithConn]. Each of its connections is TLS if
@@ -166,16 +168,12 @@ func (c *conn) Close() error {
 // NetConn returns the connection below, as that of crypto/tls does.
 func (c *conn) NetConn() net.Conn { return c.Conn }
 
-// CloseWrite ends what this side sends, as [net.TCPConn] can. net/http does so before it closes a
-// connection, so that the peer can read a refusal.
+// CloseWrite implements what [duplex.CloseWrite] asks for.
 func (c *conn) CloseWrite() error {
 	if s := c.secure.Load(); s != nil {
 		return s.CloseWrite()
 	}
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite()
-	}
-	return nil
+	return duplex.CloseWrite(c.Conn)
 }
 
 // began is a connection whose first bytes have been read.

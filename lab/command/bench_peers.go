@@ -43,7 +43,9 @@ Results:
                               requests that faas-infer refused and that it could have
                               answered within the SLO, had it executed them when an
                               instance became free
-  ratio.MODEL.PAYLOAD.PEER    faas-infer's rate over the peer's
+  ratio.MODEL.PAYLOAD.PEER    faas-infer's rate over that of the peer's best setting. Both are
+                              found once more for it, a trial of one after a trial of the
+                              other, since the speed of a shared machine varies
   ratio.worst, ratio.median   over all of these
   engine.MODEL                requests/s of ONNX Runtime alone, one batch after the other
   limit.MODEL                 requests/s within the SLO if a server took no time beside the

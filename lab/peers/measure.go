@@ -197,20 +197,25 @@ func (s *Trials) Rate(ctx context.Context, t load.Target, beat float64) (float64
 		search.Start = 1 / alone.Seconds()
 	}
 	for {
-		rate, done := search.Next()
-		if done {
-			return search.Low, nil
+		done, err := s.step(ctx, t, &search)
+		if done || err != nil || beat > 0 && search.Low == 0 {
+			return search.Low, err // The rate met before an error counts.
 		}
-		began := time.Now()
-		met, err := s.met(ctx, t, rate)
-		if err != nil {
-			return search.Low, err // The rate met before counts.
-		}
-		if !met && beat > 0 && search.Low == 0 {
-			return 0, nil
-		}
+	}
+}
+
+// step offers the next rate of a search to a target. done is true if the search is over.
+func (s *Trials) step(ctx context.Context, t load.Target, search *Search) (done bool, err error) {
+	rate, done := search.Next()
+	if done {
+		return true, nil
+	}
+	began := time.Now()
+	met, err := s.met(ctx, t, rate)
+	if err == nil {
 		search.Saw(rate, met, time.Since(began))
 	}
+	return false, err
 }
 
 // alone returns the median time of requests that are sent one after the other.

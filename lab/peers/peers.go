@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/faas-infer/faas-infer/command/load"
 	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/instance/engine"
 	"github.com/faas-infer/faas-infer/instance/python/environment"
@@ -187,8 +188,8 @@ func (u *run) model(ctx context.Context, name string, slo time.Duration) error {
 	return nil
 }
 
-// ours measures the provider with a function as users deploy it.
-func (u *run) ours(ctx context.Context, m *rig.Subject, s *subject) (map[Payload]float64, error) {
+// deploy starts the provider with a function as users deploy it.
+func (u *run) deploy(ctx context.Context, m *rig.Subject, s *subject) (*rig.Deployed, error) {
 	dir, err := os.MkdirTemp(u.dir, "ours-")
 	if err != nil {
 		return nil, err
@@ -200,35 +201,48 @@ func (u *run) ours(ctx context.Context, m *rig.Subject, s *subject) (map[Payload
 	}); err != nil {
 		return nil, err
 	}
-	defer d.Stop()
 	image := m.Name + ":bench"
 	if err := errors.Join(d.Bundle(m, image), d.DeployFunction(ctx, rig.Function(rig.FunctionName, image, u.annotations(s.SLO)))); err != nil {
+		d.Stop()
 		return nil, err
 	}
-	at := d.URL + "/function/" + rig.FunctionName
+	return d, nil
+}
+
+// toOurs returns the provider's function as a target, after it has answered all samples and is idle.
+func (u *run) toOurs(ctx context.Context, s *subject, d *rig.Deployed, payload Payload) (t load.Target, release func(), err error) {
+	way := ours[payload]
+	to := address{way: way, url: d.URL + "/function/" + rig.FunctionName}
+	if way.GRPC {
+		to = address{way: way, url: d.URL + way.Path, setting: rig.FunctionName}
+	}
+	if t, release, err = s.target(to); err != nil {
+		return t, nil, err
+	}
+	if s.due, err = s.answers(ctx, way, t, starting); err == nil && u.gpu == "" { // Peers are idle when their load begins, too.
+		err = d.AwaitProfile(ctx, u.o.Log, starting)
+	}
+	if err != nil {
+		release()
+	}
+	return t, release, err
+}
+
+// ours measures the provider.
+func (u *run) ours(ctx context.Context, m *rig.Subject, s *subject) (map[Payload]float64, error) {
+	d, err := u.deploy(ctx, m, s)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Stop()
 	rates := map[Payload]float64{}
 	for _, payload := range u.payloads {
-		way := ours[payload]
 		fmt.Fprintf(u.o.Log, "%s, %s: ours\n", m.Name, payload)
-		to := address{way: way, url: at}
-		if way.GRPC {
-			to = address{way: way, url: d.URL + way.Path, setting: rig.FunctionName}
-		}
-		t, release, err := s.target(to)
+		t, release, err := u.toOurs(ctx, s, d, payload)
 		if err != nil {
 			return nil, err
 		}
 		defer release()
-		due, err := s.answers(ctx, way, t, starting)
-		if err != nil {
-			return nil, err
-		}
-		s.due = due
-		if u.gpu == "" { // Peers are idle when their load begins, too.
-			if err := d.AwaitProfile(ctx, u.o.Log, starting); err != nil {
-				return nil, err
-			}
-		}
 		s.offered, s.refusedEarly = 0, 0
 		rate, err := s.Rate(ctx, t, 0)
 		if err != nil {
@@ -238,7 +252,7 @@ func (u *run) ours(ctx context.Context, m *rig.Subject, s *subject) (map[Payload
 		early := 100 * float64(s.refusedEarly) / float64(max(1, s.offered))
 		u.r.Add(fmt.Sprintf("refused_early_pct.%s.%s", m.Name, payload), early, "%",
 			fmt.Sprintf("of %d requests at all rates, aim <= 0.1", s.offered))
-		u.r.Add(fmt.Sprintf("rps.%s.%s.ours", m.Name, payload), rate, "requests/s", fmt.Sprintf("SLO %v, %s", s.SLO, way.Name))
+		u.r.Add(fmt.Sprintf("rps.%s.%s.ours", m.Name, payload), rate, "requests/s", fmt.Sprintf("SLO %v, %s", s.SLO, ours[payload].Name))
 		u.step()
 	}
 	return rates, nil
@@ -264,13 +278,21 @@ func (u *run) peer(ctx context.Context, m *rig.Subject, s *subject, p Peer, ours
 		if len(p.ways[payload]) == 0 {
 			continue
 		}
-		u.add(fmt.Sprintf("%s.%s.", m.Name, payload), p, best[payload], ours[payload], failed)
+		b, pair := best[payload], [2]float64{}
+		if b.rate > 0 && ours[payload] > 0 {
+			var err error
+			if pair, err = u.inTurn(ctx, m, s, p, payload, b, ours[payload]); ctx.Err() != nil {
+				return ctx.Err()
+			}
+			failed = errors.Join(failed, err)
+		}
+		u.add(fmt.Sprintf("%s.%s.", m.Name, payload), p, b, pair, failed)
 	}
 	return nil
 }
 
-// add reports a peer's best point, or why there is none.
-func (u *run) add(name string, p Peer, b found, ours float64, failed error) {
+// add reports a peer's best point, or why there is none, and the pair of rates in turn, ours first.
+func (u *run) add(name string, p Peer, b found, pair [2]float64, failed error) {
 	why := "no rate is answered within the objective, so there is no ratio"
 	if failed != nil {
 		why = failed.Error()
@@ -284,9 +306,12 @@ func (u *run) add(name string, p Peer, b found, ours float64, failed error) {
 		note += "; it failed in the grid: " + why
 	}
 	u.r.Add("rps."+name+p.Name, b.rate, "requests/s", note)
-	ratio := ours / b.rate
+	if pair[0] == 0 || pair[1] == 0 {
+		return
+	}
+	ratio := pair[0] / pair[1]
 	u.ratios = append(u.ratios, ratio)
-	u.r.Add("ratio."+name+p.Name, ratio, "ratio", "")
+	u.r.Add("ratio."+name+p.Name, ratio, "ratio", fmt.Sprintf("in turn: ours %.4g, %s %.4g requests/s", pair[0], p.Name, pair[1]))
 }
 
 // found is the best point of a grid so far, and its rate in requests/s.
@@ -362,9 +387,18 @@ func (u *run) start(ctx context.Context, m *rig.Subject, s *subject, p Peer, set
 	return server, nil
 }
 
-// point compares the answers of one setting by one way with the provider's, and then
-// measures it.
+// point measures one setting by one way.
 func (u *run) point(ctx context.Context, s *subject, server *running, x point, beat float64) (float64, error) {
+	t, release, err := s.toPeer(ctx, server, x)
+	if err != nil {
+		return 0, err
+	}
+	defer release()
+	return s.Rate(ctx, t, beat)
+}
+
+// toPeer returns one setting by one way as a target, after its answers have been compared with the provider's.
+func (s *subject) toPeer(ctx context.Context, server *running, x point) (t load.Target, release func(), err error) {
 	base := server.URL
 	if x.way.GRPC {
 		base = server.grpc
@@ -373,13 +407,11 @@ func (u *run) point(ctx context.Context, s *subject, server *running, x point, b
 	if strings.Contains(path, "%s") {
 		path = fmt.Sprintf(path, x.Name)
 	}
-	t, release, err := s.target(address{way: x.way, url: base + path, setting: x.Name})
-	if err != nil {
-		return 0, err
+	if t, release, err = s.target(address{way: x.way, url: base + path, setting: x.Name}); err != nil {
+		return t, nil, err
 	}
-	defer release()
-	if _, err := s.answers(ctx, x.way, t, starting/6); err != nil {
-		return 0, err
+	if _, err = s.answers(ctx, x.way, t, starting/6); err != nil {
+		release()
 	}
-	return s.Rate(ctx, t, beat)
+	return t, release, err
 }

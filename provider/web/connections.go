@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/faas-infer/faas-infer/instance/duplex"
 )
 
 const (
@@ -358,14 +360,8 @@ func (c *connection) Close() error {
 	return c.Conn.Close()
 }
 
-// CloseWrite ends what this side sends, as [net.TCPConn] can. net/http does so before it closes
-// a connection, so that the peer can read a refusal.
-func (c *connection) CloseWrite() error {
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite()
-	}
-	return errors.ErrUnsupported
-}
+// CloseWrite implements what [duplex.CloseWrite] asks for.
+func (c *connection) CloseWrite() error { return duplex.CloseWrite(c.Conn) }
 
 // boundOf returns the connection of these bounds below others that wrap it, nil if there is
 // none.

@@ -1,13 +1,14 @@
 package web
 
 import (
-	"errors"
 	"io"
 	"net"
 	"os"
 	"sync"
 	"syscall"
 	"unsafe"
+
+	"github.com/faas-infer/faas-infer/instance/duplex"
 )
 
 // Socket is a TCP or Unix connection with cheaper system calls.
@@ -130,13 +131,8 @@ func (s *Socket) finish(t *transfer, op string, failed error) (int, error) {
 	return t.n, nil
 }
 
-// CloseWrite ends what this side sends, as [net.TCPConn] can.
-func (s *Socket) CloseWrite() error {
-	if half, ok := s.Conn.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite()
-	}
-	return errors.ErrUnsupported
-}
+// CloseWrite implements what [duplex.CloseWrite] asks for.
+func (s *Socket) CloseWrite() error { return duplex.CloseWrite(s.Conn) }
 
 // partsPerCall is how many buffers Linux takes with one call.
 const partsPerCall = 1024
