@@ -41,7 +41,11 @@ func (c *gatheringConn) Write(p []byte) (int, error) {
 		c.held = gathered.Get().(*[]byte)
 		*c.held = append((*c.held)[:0], p...)
 		if c.release == nil {
-			c.release = time.AfterFunc(joiningTime, func() { _ = c.flush(false) }) // The next write fails, too.
+			c.release = time.AfterFunc(joiningTime, func() {
+				if c.flush(false) != nil {
+					_ = c.Conn.Close() // A later write must not follow what is missing.
+				}
+			})
 		} else {
 			c.release.Reset(joiningTime)
 		}

@@ -278,15 +278,13 @@ func (u *run) peer(ctx context.Context, m *rig.Subject, s *subject, p Peer, ours
 		if len(p.ways[payload]) == 0 {
 			continue
 		}
-		b, pair := best[payload], [2]float64{}
+		b, pair, err := best[payload], [2]float64{}, error(nil)
 		if b.rate > 0 && ours[payload] > 0 {
-			var err error
 			if pair, err = u.inTurn(ctx, m, s, p, payload, b, ours[payload]); ctx.Err() != nil {
 				return ctx.Err()
 			}
-			failed = errors.Join(failed, err)
 		}
-		u.add(fmt.Sprintf("%s.%s.", m.Name, payload), p, b, pair, failed)
+		u.add(fmt.Sprintf("%s.%s.", m.Name, payload), p, b, pair, errors.Join(failed, err))
 	}
 	return nil
 }
@@ -303,7 +301,7 @@ func (u *run) add(name string, p Peer, b found, pair [2]float64, failed error) {
 	}
 	note := p.describe(b.point)
 	if failed != nil {
-		note += "; it failed in the grid: " + why
+		note += "; it failed: " + why
 	}
 	u.r.Add("rps."+name+p.Name, b.rate, "requests/s", note)
 	if pair[0] == 0 || pair[1] == 0 {
